@@ -1,0 +1,58 @@
+// Kernel: one operator bound to local shapes, ready to run on planned memory. Made once at bind, run many times; a
+// run allocates no tensor storage, makes no string, searches no map.
+//
+// Three backends behind one table:
+//   aten       libtorch for contractions, own fused loops (vectorised, chosen for the CPU at load time) elsewhere
+//   reference  plain loops: the oracle, and what sanitizers see
+//   paced      no arithmetic; the operator takes its modelled time
+//
+// Operands and results are contiguous, row-major, 64-byte aligned and do not overlap, except where the operator says
+// that a result overwrites an operand. An empty tensor's pointer may be null.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hspmd/graph/operator.h"
+
+namespace hspmd {
+
+enum class Precision { kFp32, kFp64 };
+[[nodiscard]] constexpr std::size_t element_bytes(Precision p) { return p == Precision::kFp64 ? 8 : 4; }
+
+enum class Write {
+  kSet,  // result = ...
+  kAdd,  // result += ...: only for kernels whose `can_add` says so
+};
+
+struct KernelRequest {
+  const Operator* op = nullptr;
+  const Attributes* attributes = nullptr;
+  // The local part of each tensor in global coordinates: its extents are the local shape, its begins say which rows
+  // of a split vocabulary are here.
+  std::vector<Box> operands;
+  std::vector<Box> results;
+  Precision precision = Precision::kFp32;
+  Write write = Write::kSet;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Scratch memory the run needs, uninitialised, 64-byte aligned.
+  [[nodiscard]] virtual std::size_t workspace_bytes() const { return 0; }
+  virtual void run(std::span<const void* const> operands, std::span<void* const> results, void* workspace) = 0;
+};
+
+// Throws InvalidArgument when the backend has no kernel of the operator (it names both).
+[[nodiscard]] std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request);
+[[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request);  // absent without libtorch: throws
+// Can this operator's kernel add into its result (Write::kAdd)? Alike for all backends.
+[[nodiscard]] bool can_add(const Operator& op);
+
+// Once per process before any aten kernel runs: one thread a kernel (ATen and OpenBLAS alike).
+void limit_kernel_threads(int threads);
+
+}  // namespace hspmd
