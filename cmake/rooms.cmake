@@ -5,6 +5,9 @@
 include_guard()
 
 set(HSPMD_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND HSPMD_WARNINGS -Wno-restrict)  # g++ 12 warns of std::string's own operator+ (PR105651)
+endif()
 
 find_program(HSPMD_CCACHE ccache)
 if(HSPMD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -53,13 +56,19 @@ function(hspmd_room name)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cc$")
 
-  add_library(hspmd_${name} STATIC ${sources})
-  add_library(hspmd::${name} ALIAS hspmd_${name})
-  target_compile_options(hspmd_${name} PRIVATE ${HSPMD_WARNINGS})
-  target_include_directories(hspmd_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                                                  $<INSTALL_INTERFACE:include>)
   list(TRANSFORM ARG_ROOMS PREPEND hspmd_)
-  target_link_libraries(hspmd_${name} PUBLIC ${ARG_ROOMS} ${ARG_LINKS})
+  if(sources)
+    set(reach PUBLIC)
+    add_library(hspmd_${name} STATIC ${sources})
+    target_compile_options(hspmd_${name} PRIVATE ${HSPMD_WARNINGS})
+  else()
+    set(reach INTERFACE)
+    add_library(hspmd_${name} INTERFACE)
+  endif()
+  add_library(hspmd::${name} ALIAS hspmd_${name})
+  target_include_directories(hspmd_${name} ${reach} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                                    $<INSTALL_INTERFACE:include>)
+  target_link_libraries(hspmd_${name} ${reach} ${ARG_ROOMS} ${ARG_LINKS})
   set_property(GLOBAL APPEND PROPERTY HSPMD_ROOMS hspmd_${name})
 
   if(HSPMD_TESTS AND tests)

@@ -6,6 +6,8 @@
 namespace hspmd {
 namespace {
 
+__extension__ using Wide = __int128;  // sizes times weights
+
 constexpr std::int64_t kMaxWeight = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxDevices = std::int64_t{1} << 24;
 
@@ -76,16 +78,16 @@ std::string weights_text(const Weights& weights) {
 
 Interval cut(std::int64_t n, int index, int parts, const Weights& weights) {
   if (weights.empty()) {
-    const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(static_cast<__int128>(n) * i / parts); };
+    const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(static_cast<Wide>(n) * i / parts); };
     return {at(index), at(index + 1)};
   }
-  __int128 before = 0;
-  __int128 total = 0;
+  Wide before = 0;
+  Wide total = 0;
   for (int i = 0; i < parts; ++i) {
     if (i < index) before += weights[static_cast<std::size_t>(i)];
     total += weights[static_cast<std::size_t>(i)];
   }
-  const __int128 after = before + weights[static_cast<std::size_t>(index)];
+  const Wide after = before + weights[static_cast<std::size_t>(index)];
   return {static_cast<std::int64_t>(n * before / total), static_cast<std::int64_t>(n * after / total)};
 }
 

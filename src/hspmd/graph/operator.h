@@ -52,6 +52,7 @@ struct ShardingRule {
   std::vector<std::string> results;
   std::string unsplittable = {};             // factors that may not be split
   std::vector<int> linear = {};              // operands through which, each alone, Partial may pass
+  std::vector<int> aside = {};               // results that do not depend on the linear operands: Partial passes them by
   bool jointly_linear = false;               // Partial passes if every operand is Partial
   Reduction contraction = Reduction::kSum;   // what a split factor that no result has leaves behind
 };
