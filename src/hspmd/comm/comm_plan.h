@@ -13,10 +13,10 @@
 // moves that it is a destination of.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,5 +80,22 @@ struct CommPlan {
 // the other sum-Partial.
 [[nodiscard]] CommPlan resolve(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
                                int element_bytes = 4);
+
+// The same plan with its bounds left at 0: what a run needs, without the price of the linear programme.
+[[nodiscard]] CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
+                                    int element_bytes = 4);
+
+// Several tensors that move together, balanced over all of them: one plan each, in their order, and the finish time
+// of the whole (and its bound) in every one of them.
+struct Relayout {
+  const Annotation* from = nullptr;
+  const Annotation* to = nullptr;
+  Shape shape;
+  int element_bytes = 4;
+};
+[[nodiscard]] std::vector<CommPlan> resolve_fused(std::span<const Relayout> tensors, const Cluster& cluster);
+
+// "AllReduce of 0,1: [0,10)x[0,6) from 0,1 to 0,1", a line a move.
+[[nodiscard]] std::string to_string(const CommPlan& plan);
 
 }  // namespace hspmd

@@ -110,9 +110,12 @@ class Graph {
   // Nodes added from now on belong to this phase and, in the backward pass, come from `origin`.
   void enter(Phase phase, std::optional<NodeId> origin = std::nullopt);
   void update(ValueId leaf, ValueId value) { updates_.push_back({leaf, value}); }
+  // A run reads this once-a-step value after every step, under this name.
+  void output(const std::string& name, ValueId value) { outputs_.push_back({name, value}); }
 
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const std::vector<Update>& updates() const { return updates_; }
+  [[nodiscard]] const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const Node& producer(ValueId id) const { return node(value(id).producer); }
@@ -130,6 +133,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<Update> updates_;
+  std::vector<std::pair<std::string, ValueId>> outputs_;
   std::map<std::string, ValueId> named_;
   Phase phase_ = Phase::kForward;
   std::optional<NodeId> origin_;

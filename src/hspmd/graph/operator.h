@@ -86,6 +86,8 @@ class Operator {
                                   std::span<const Shape> results) const;
   // The operand that result `i` may overwrite, -1 if none: the kernel reads each element before it writes it.
   [[nodiscard]] virtual int overwrites(int result) const;
+  // Can its kernel add into its (one) result instead of setting it?
+  [[nodiscard]] virtual bool can_add() const { return false; }
   // Does the result live on from micro-batch to micro-batch, summed, until the step ends?
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };

@@ -34,6 +34,7 @@ class Accumulate final : public Operator {
     return rule;
   }
 
+  [[nodiscard]] bool can_add() const override { return true; }
   [[nodiscard]] bool accumulates() const override { return true; }
 };
 

@@ -48,6 +48,8 @@ class Dot final : public Operator {
     if (builder.wants(left)) builder.contribute(left, dot(builder.graph(), y + "," + b + "->" + a, dy, right));
   }
 
+  [[nodiscard]] bool can_add() const override { return true; }
+
   [[nodiscard]] Cost cost(const Attributes& attributes, std::span<const Shape> operands, std::span<const Shape> results) const override {
     Cost cost = Operator::cost(attributes, operands, results);
     const Factors factors = parse(attributes.text("factors"));

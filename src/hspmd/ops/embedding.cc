@@ -31,6 +31,8 @@ class EmbeddingGrad final : public Operator {
     const int given[] = {0};
     return transposed(forward_rule(), wanted, given);
   }
+
+  [[nodiscard]] bool can_add() const override { return true; }
 };
 
 }  // namespace

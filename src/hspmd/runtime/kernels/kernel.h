@@ -24,7 +24,7 @@ enum class Precision { kFp32, kFp64 };
 
 enum class Write {
   kSet,  // result = ...
-  kAdd,  // result += ...: only for kernels whose `can_add` says so
+  kAdd,  // result += ...: only where Operator::can_add()
 };
 
 struct KernelRequest {
@@ -49,9 +49,6 @@ class Kernel {
 // Throws InvalidArgument when the backend has no kernel of the operator (it names both).
 [[nodiscard]] std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request);
 [[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request);  // absent without libtorch: throws
-// Can this operator's kernel add into its result (Write::kAdd)? Alike for all backends.
-[[nodiscard]] bool can_add(const Operator& op);
-
 // Once per process before any aten kernel runs: one thread a kernel (ATen and OpenBLAS alike).
 void limit_kernel_threads(int threads);
 
