@@ -1,0 +1,56 @@
+// An exchange as one device sees it: rounds of {show my buffers, read from others'}. Made from CommPlans by pure
+// functions, so that each side of a message computes the same thing.
+//
+//   {0-1: Px2} -> {0-1: Dx2} of 8 rows, device 0
+//     round 0   show my addend; rows [0,4): mine + device 1's addend
+//     round 1   show my sum;    rows [4,8): device 1's sum
+//
+// Stage s of a CommPlan is round 2s; large all-reduces use round 2s+1 for their second half, in which every
+// participant reads the part that each other one has summed.
+#pragma once
+
+#include <vector>
+
+#include "hspmd/comm/comm_plan.h"
+#include "hspmd/specialize/program.h"
+
+namespace hspmd {
+
+// A buffer that one device holds during an exchange: state 0 is what it held before, state s+1 what stage s made.
+// Only a state without annotation has several pieces; they lie one behind the other.
+struct Piece {
+  Box box;
+  std::int64_t offset = 0;  // elements
+};
+using Pieces = std::vector<Piece>;
+
+struct Source {
+  Device device = 0;
+  Piece piece;  // of the buffer it shows in this round
+};
+
+// Reads the sum (or max) of the sources on a box into one of my pieces. No source: the neutral element.
+struct Pull {
+  Box box;
+  Piece into;
+  std::vector<Source> sources;
+};
+
+struct Round {
+  int shows = -1;             // the state whose buffer others read in this round; -1: nobody reads
+  int fills = 0;              // the state whose buffer the pulls write
+  std::vector<Pull> pulls;
+  std::vector<Device> readers;  // other devices that read mine, ascending
+};
+
+// One transfer of an exchange.
+struct LocalExchange {
+  std::vector<Round> rounds;           // indexed alike on all devices
+  std::vector<std::int64_t> elements;  // of each state that lies between the first and the last
+  Reduction reduction = Reduction::kSum;
+  int states = 2;
+};
+
+[[nodiscard]] LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device);
+
+}  // namespace hspmd
