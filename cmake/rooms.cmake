@@ -1,6 +1,6 @@
-# hspmd_room(NAME [ROOMS room...] [LINKS target...] [SUBROOMS folder...])
+# hspmd_room(NAME [FOLDER path] [ROOMS room...] [LINKS target...])
 #
-# Makes the library hspmd_NAME from src/hspmd/NAME/*.cc (and its subrooms), and the test program NAME_test from
+# Makes the library hspmd_NAME from src/hspmd/FOLDER/*.cc (FOLDER is NAME unless given), and the test program NAME_test from
 # the *_test.cc beside them.
 include_guard()
 
@@ -42,16 +42,16 @@ function(hspmd_test name)
 endfunction()
 
 function(hspmd_room name)
-  cmake_parse_arguments(ARG "" "" "ROOMS;LINKS;SUBROOMS" ${ARGN})
-  set(folders src/hspmd/${name})
-  foreach(subroom IN LISTS ARG_SUBROOMS)
-    list(APPEND folders src/hspmd/${name}/${subroom})
-  endforeach()
-  set(sources "")
-  foreach(folder IN LISTS folders)
-    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
-    list(APPEND sources ${found})
-  endforeach()
+  cmake_parse_arguments(ARG "" "FOLDER" "ROOMS;LINKS" ${ARGN})
+  if(NOT ARG_FOLDER)
+    set(ARG_FOLDER ${name})
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/hspmd/${ARG_FOLDER}/*.cc)
+  if(name STREQUAL "kernels" AND NOT HSPMD_ATEN)
+    list(FILTER sources EXCLUDE REGEX "/(aten|fused)_")
+  elseif(name STREQUAL "kernels")
+    list(FILTER sources EXCLUDE REGEX "/without_aten")
+  endif()
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cc$")

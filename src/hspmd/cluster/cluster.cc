@@ -11,10 +11,10 @@ constexpr int kMaxDevices = 1 << 20;
 
 }  // namespace
 
-Cluster::Cluster(std::vector<DeviceType> types, std::vector<Node> nodes) : types_(std::move(types)), nodes_(std::move(nodes)) {
+Cluster::Cluster(std::vector<DeviceType> types, std::vector<ClusterNode> nodes) : types_(std::move(types)), nodes_(std::move(nodes)) {
   if (nodes_.empty()) invalid("[cluster] a cluster must have a node");
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
-    const Node& node = nodes_[n];
+    const ClusterNode& node = nodes_[n];
     if (node.type < 0 || node.type >= static_cast<int>(types_.size())) invalid("[cluster] the node {} must have a known device type", node.name);
     if (node.devices < 1 || device_count() + node.devices > kMaxDevices) {
       invalid("[cluster] the node {} must have at least one device, the cluster at most 2^20. Received {}.", node.name, node.devices);
@@ -26,7 +26,7 @@ Cluster::Cluster(std::vector<DeviceType> types, std::vector<Node> nodes) : types
 Cluster Cluster::uniform(int devices) {
   DeviceType type;
   type.name = "device";
-  Node node;
+  ClusterNode node;
   node.name = "node";
   node.devices = std::max(devices, 1);
   return {{type}, {node}};
@@ -42,8 +42,8 @@ const DeviceType& Cluster::type_of(int device) const {
 }
 
 Link Cluster::between(int a, int b) const {
-  const Node& from = nodes_[static_cast<std::size_t>(node_of(a))];
-  const Node& to = nodes_[static_cast<std::size_t>(node_of(b))];
+  const ClusterNode& from = nodes_[static_cast<std::size_t>(node_of(a))];
+  const ClusterNode& to = nodes_[static_cast<std::size_t>(node_of(b))];
   if (&from == &to) return from.link;
   return {std::min(from.nic.bytes_per_s, to.nic.bytes_per_s), std::max(from.nic.latency_s, to.nic.latency_s)};
 }

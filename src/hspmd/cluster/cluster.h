@@ -29,26 +29,26 @@ struct DeviceType {
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };
 
-struct Node {
+struct ClusterNode {
   std::string name;
   int type = 0;      // index into Cluster::types
   int devices = 0;
   Link link;         // joins the devices of the node pairwise
   Link nic;          // shared by the node, full rate in each direction
-  friend bool operator==(const Node&, const Node&) = default;
+  friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 
 class Cluster {
  public:
   // Throws InvalidArgument unless every node has a known type and at least one device.
-  Cluster(std::vector<DeviceType> types, std::vector<Node> nodes);
+  Cluster(std::vector<DeviceType> types, std::vector<ClusterNode> nodes);
 
   // One node of `devices` devices without speed or memory limits, 100 GB/s, 1 us.
   [[nodiscard]] static Cluster uniform(int devices);
 
   [[nodiscard]] int device_count() const { return static_cast<int>(node_of_device_.size()); }
   [[nodiscard]] const std::vector<DeviceType>& types() const { return types_; }
-  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::vector<ClusterNode>& nodes() const { return nodes_; }
   // Devices beyond the cluster belong to its last node: a plan may name devices that no file describes.
   [[nodiscard]] int node_of(int device) const;
   [[nodiscard]] const DeviceType& type_of(int device) const;
@@ -59,7 +59,7 @@ class Cluster {
 
  private:
   std::vector<DeviceType> types_;
-  std::vector<Node> nodes_;
+  std::vector<ClusterNode> nodes_;
   std::vector<int> node_of_device_;
 };
 

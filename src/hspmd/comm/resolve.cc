@@ -173,7 +173,7 @@ void add_bounds(CommPlan& plan, const Relayout& r, const Cluster& cluster) {
   }
   // Of the bytes alone: all links of all devices at once.
   double fastest = 0;
-  for (const Node& node : cluster.nodes()) fastest = std::max({fastest, node.link.bytes_per_s, node.nic.bytes_per_s});
+  for (const ClusterNode& node : cluster.nodes()) fastest = std::max({fastest, node.link.bytes_per_s, node.nic.bytes_per_s});
   std::vector<Device> all = devices_of(*r.from);
   const std::vector<Device> more = devices_of(*r.to);
   all.insert(all.end(), more.begin(), more.end());
