@@ -1,5 +1,7 @@
 #include "hspmd/graph/autodiff.h"
 
+#include <algorithm>
+
 #include "hspmd/graph/sums.h"
 
 namespace hspmd {
@@ -92,7 +94,9 @@ class Differentiator {
       const auto* leaf = std::get_if<Leaf>(&node.what);
       if (leaf == nullptr || leaf->kind != LeafKind::kParameter) continue;
       const ValueId value = node.outputs.front();
-      const std::vector<ValueId> uses = contributions_[static_cast<std::size_t>(value)];
+      // In the order of the forward pass: the first use is the owner's own.
+      std::vector<ValueId> uses = contributions_[static_cast<std::size_t>(value)];
+      std::reverse(uses.begin(), uses.end());
       if (!uses.empty()) sums.push_back({value, sum(value, uses, std::nullopt)});
     }
     for (LeafGradient& entry : sums) {

@@ -59,7 +59,10 @@ struct Agreed {             // the layout all of `uses` have, if they agree; els
   std::vector<ValueId> uses;
   std::optional<ValueId> tensor;  // dual(layout of `tensor`), or without it the layout of the first use
 };
-using ReshardTarget = std::variant<ByName, BackTo, Agreed>;
+struct Beside {             // copies on every device that holds `tensor`: scalars that its update reads
+  ValueId tensor;
+};
+using ReshardTarget = std::variant<ByName, BackTo, Agreed, Beside>;
 
 struct Reshard {
   std::string name;

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace hspmd {
+namespace {
+
+Annotation copies_beside(const Annotation& tensor) {
+  std::vector<Subgroup> subgroups;
+  for (const Subgroup& subgroup : tensor.subgroups()) {
+    subgroups.emplace_back(subgroup.devices(), std::vector<Axis>{{Duplicate{}, static_cast<int>(subgroup.devices().size())}});
+  }
+  return {std::move(subgroups), Top{Duplicate{}}};
+}
+
+}  // namespace
 
 Layouts::Layouts(const Graph& graph, const Plan& plan)
     : graph_(graph),
@@ -38,6 +49,7 @@ const Annotation& Layouts::anchor(ValueId value) {
   if (const auto* leaf = std::get_if<Leaf>(&node.what)) return *(known = &anchor(*leaf->like));
   if (const auto* reshard = std::get_if<Reshard>(&node.what)) {
     if (const auto* back = std::get_if<BackTo>(&reshard->target)) return *(known = &anchor(back->tensor));
+    if (const auto* beside = std::get_if<Beside>(&reshard->target)) return *(known = &anchor(beside->tensor));
     // Uses that disagree in devices go to the tensor, or to the first use; if they agree, all are alike.
     const auto& agreed = std::get<Agreed>(reshard->target);
     return *(known = &anchor(agreed.tensor.value_or(agreed.uses.front())));
@@ -77,6 +89,10 @@ void Layouts::deduce_reshard(ValueId value, const Node& node, const Reshard& res
     }
     const ValueId forward = graph_.node(*back->keep).outputs.front();
     keep(value, dual_keeping(tensor, of(forward), of(node.inputs.front())));
+    return;
+  }
+  if (const auto* beside = std::get_if<Beside>(&reshard.target)) {
+    keep(value, copies_beside(of(beside->tensor)));
     return;
   }
   const auto& agreed = std::get<Agreed>(reshard.target);

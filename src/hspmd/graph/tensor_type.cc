@@ -19,7 +19,7 @@ std::int64_t Bindings::at(Symbol symbol) const {
   invalid("[bind] the symbol {} must have a size", symbol.name);
 }
 
-Shape bind(const SymbolicShape& shape, const Bindings& sizes) {
+Shape concrete(const SymbolicShape& shape, const Bindings& sizes) {
   Shape bound;
   for (const Dim& dim : shape) {
     const auto* symbol = std::get_if<Symbol>(&dim);

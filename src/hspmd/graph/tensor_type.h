@@ -48,7 +48,7 @@ class Bindings {
   std::vector<std::pair<Symbol, std::int64_t>> sizes_;
 };
 
-[[nodiscard]] Shape bind(const SymbolicShape& shape, const Bindings& sizes);
+[[nodiscard]] Shape concrete(const SymbolicShape& shape, const Bindings& sizes);
 [[nodiscard]] bool is_symbolic(const SymbolicShape& shape);
 
 [[nodiscard]] std::string to_string(const Dim& dim);

@@ -54,7 +54,7 @@ class Binder {
 
   void measure_slots() {
     for (const Slot& slot : program_.slots) {
-      const Shape shape = bind(slot.type.shape, request_.sizes);
+      const Shape shape = concrete(slot.type.shape, request_.sizes);
       const auto shard = owned(program_.layouts[static_cast<std::size_t>(slot.layout)], program_.device, shape);
       check_internal(shard.has_value(), "a slot's layout holds its device");
       bound_.boxes.push_back(shard->box);
@@ -177,7 +177,7 @@ class Binder {
   BoundTransfer bind_transfer(const Transfer& transfer) {
     const Annotation& from = program_.layouts[static_cast<std::size_t>(transfer.from_layout)];
     const Annotation& to = program_.layouts[static_cast<std::size_t>(transfer.to_layout)];
-    const Shape shape = bind(transfer.type.shape, request_.sizes);
+    const Shape shape = concrete(transfer.type.shape, request_.sizes);
     BoundTransfer bound;
     bound.transfer = &transfer;
     bound.element_bytes = element_bytes(transfer.type);
@@ -187,8 +187,6 @@ class Binder {
     bound.exchange = local_exchange(plan, from, to, shape, program_.device);
     return bound;
   }
-
-  static Shape bind(const SymbolicShape& shape, const Bindings& sizes) { return hspmd::bind(shape, sizes); }
 
   const Program& program_;
   const BindRequest& request_;

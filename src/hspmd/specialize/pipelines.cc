@@ -38,7 +38,7 @@ class Viewer {
   PipelineView run() {
     walk_forward();
     settle_inputs();
-    for (int& stage : view_.virtual_stage) stage = std::max(stage, 0);
+    settle_rest();
     follow_origins();
     view_.stages = 1 + *std::max_element(view_.virtual_stage.begin(), view_.virtual_stage.end());
     return std::move(view_);
@@ -87,12 +87,25 @@ class Viewer {
     }
   }
 
+  // What nobody uses later (a count of tokens) stands beside what it reads.
+  void settle_rest() {
+    for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+      int& stage = view_.virtual_stage[n];
+      if (stage != kUnset) continue;
+      stage = 0;
+      const Node& node = graph_.nodes()[n];
+      if (node.phase != Phase::kForward || !runs_each_micro_batch(graph_, node)) continue;
+      for (const ValueId input : node.inputs) stage = std::max(stage, stage_of(input));
+    }
+  }
+
+  // A gradient stands with its forward node; the sum of a parameter's gradients with what it sums.
   void follow_origins() {
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       const Node& node = graph_.nodes()[n];
-      if (node.phase == Phase::kBackward && node.origin) {
-        view_.virtual_stage[n] = view_.virtual_stage[static_cast<std::size_t>(*node.origin)];
-      }
+      if (node.phase != Phase::kBackward || !node.origin) continue;
+      const bool of_parameter = graph_.node(*node.origin).time == Time::kStep && !node.inputs.empty();
+      view_.virtual_stage[n] = of_parameter ? stage_of(node.inputs.front()) : view_.virtual_stage[static_cast<std::size_t>(*node.origin)];
     }
   }
 

@@ -126,7 +126,7 @@ class Specializer {
     if (leaf.kind == LeafKind::kPlaceholder) {
       program_.feeds.push_back({leaf.name, slot, node.time});
       if (node.time == Time::kMicroBatch) {
-        made_in_[slot] = &section(SectionKind::kForward, view_.virtual_stage[n]);
+        fed_at_[slot] = view_.virtual_stage[n];
         return;
       }
     } else {
@@ -174,6 +174,7 @@ class Specializer {
       return;
     }
     if (each) check_within_pipeline(node, reshard);
+    if (!there && everybody_has_it(from, to)) return;
     Crossing crossing = Crossing::kWithin;
     int stage = view_.virtual_stage[n];
     if (each && view_.crosses[n]) {
@@ -191,6 +192,21 @@ class Specializer {
     if (here) transfer.from_slot = slot_of(from, node);
     if (there) transfer.to_slot = new_slot(to, node);
     exchange(section(kind, stage), n, crossing).transfers.push_back(std::move(transfer));
+  }
+
+  // Whole copies on every device of the target: each slices its own, nobody sends.
+  bool everybody_has_it(ValueId from, ValueId to) {
+    const Annotation& copies = layouts_.of(from);
+    const bool whole = std::all_of(copies.subgroups().begin(), copies.subgroups().end(), [](const Subgroup& s) {
+      return std::all_of(s.axes().begin(), s.axes().end(), [](const Axis& a) { return is_duplicate(a.placement); });
+    });
+    const Annotation& target = layouts_.of(to);
+    const bool same_top = copies.top() == target.top() && copies.subgroups().size() == target.subgroups().size();
+    if (!whole || !(same_top || !copies.top() || is_duplicate(copies.top()->placement))) return false;
+    std::vector<Device> holders = devices_of(copies);
+    std::sort(holders.begin(), holders.end());
+    const std::vector<Device> receivers = devices_of(target);
+    return std::all_of(receivers.begin(), receivers.end(), [&](Device d) { return std::binary_search(holders.begin(), holders.end(), d); });
   }
 
   void check_within_pipeline(const Node& node, const Reshard& reshard) {
@@ -264,18 +280,13 @@ class Specializer {
       (void)section(SectionKind::kForward, stage);
       (void)section(SectionKind::kBackward, stage);
     }
-    std::map<const Section*, int> moved;
-    const auto take = [&](SectionKind kind, int stage) {
-      moved[&sections_[{kind, stage}]] = static_cast<int>(program_.sections.size());
-      program_.sections.push_back(std::move(sections_[{kind, stage}]));
-    };
+    const auto take = [&](SectionKind kind, int stage) { program_.sections.push_back(std::move(sections_[{kind, stage}])); };
     take(SectionKind::kPre, 0);
     for (const int stage : program_.virtual_stages) {
       take(SectionKind::kForward, stage);
       take(SectionKind::kBackward, stage);
     }
     take(SectionKind::kPost, 0);
-    for (const auto& [slot, made_in] : made_in_) made_[slot] = moved.at(made_in);
   }
 
   void bind_outputs() {
@@ -294,8 +305,10 @@ class Specializer {
       auto& list = touched[static_cast<std::size_t>(slot)];
       if (list.empty() || list.back() != s) list.push_back(s);
     };
-    for (const auto& [slot, s] : made_) touch(slot, s);
     for (std::size_t s = 0; s < program_.sections.size(); ++s) {
+      for (const auto& [slot, stage] : fed_at_) {
+        if (program_.sections[s].kind == SectionKind::kForward && program_.sections[s].virtual_stage == stage) touch(slot, static_cast<int>(s));
+      }
       for (const Instruction& instruction : program_.sections[s].instructions) {
         for_each_slot(instruction, [&](int slot) { touch(slot, static_cast<int>(s)); });
         const auto* exchange = std::get_if<ExchangeStep>(&instruction);
@@ -303,6 +316,10 @@ class Specializer {
         for (const Transfer& t : exchange->transfers) sent[static_cast<std::size_t>(t.from_slot)] = true;
       }
     }
+    std::erase_if(program_.feeds, [&](const Feed& feed) {
+      const bool used = !touched[static_cast<std::size_t>(feed.slot)].empty();
+      return feed.time == Time::kMicroBatch && !used;
+    });
     for (std::size_t i = 0; i < count; ++i) {
       Slot& slot = program_.slots[i];
       if (slot.scope == Scope::kPersistent || touched[i].empty()) continue;
@@ -338,8 +355,7 @@ class Specializer {
   std::unordered_map<const Annotation*, int> here_;
   std::map<std::pair<const Annotation*, bool>, int> layout_index_;
   std::map<std::pair<SectionKind, int>, Section> sections_;
-  std::map<int, const Section*> made_in_;  // fed slots: the section they are fed before
-  std::map<int, int> made_;
+  std::map<int, int> fed_at_;  // fed slots: the virtual stage whose forward section they are fed before
 };
 
 }  // namespace
