@@ -51,6 +51,7 @@ struct Leaf {
 
 // Where a Reshard leads.
 struct ByName {};           // as the plan says under the Reshard's name
+struct IfNamed {};          // likewise, but where the plan does not name it nothing changes
 struct BackTo {             // dual(layout of `tensor`): Partial read as Duplicate
   ValueId tensor;
   std::optional<NodeId> keep;  // a forward Reshard marked keep: the gradient stays Partial on axes where it went
@@ -62,7 +63,7 @@ struct Agreed {             // the layout all of `uses` have, if they agree; els
 struct Beside {             // copies on every device that holds `tensor`: scalars that its update reads
   ValueId tensor;
 };
-using ReshardTarget = std::variant<ByName, BackTo, Agreed, Beside>;
+using ReshardTarget = std::variant<ByName, IfNamed, BackTo, Agreed, Beside>;
 
 struct Reshard {
   std::string name;

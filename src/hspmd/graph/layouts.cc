@@ -35,7 +35,9 @@ const Annotation* Layouts::from_plan(const Node& node) const {
     return found;
   }
   const auto* reshard = std::get_if<Reshard>(&node.what);
-  if (reshard == nullptr || !std::holds_alternative<ByName>(reshard->target)) return nullptr;
+  if (reshard == nullptr) return nullptr;
+  if (std::holds_alternative<IfNamed>(reshard->target)) return plan_.reshard(reshard->name);
+  if (!std::holds_alternative<ByName>(reshard->target)) return nullptr;
   const Annotation* found = plan_.reshard(reshard->name);
   if (found == nullptr) invalid("[plan] reshards must name {}", reshard->name);
   return found;
@@ -50,6 +52,7 @@ const Annotation& Layouts::anchor(ValueId value) {
   if (const auto* reshard = std::get_if<Reshard>(&node.what)) {
     if (const auto* back = std::get_if<BackTo>(&reshard->target)) return *(known = &anchor(back->tensor));
     if (const auto* beside = std::get_if<Beside>(&reshard->target)) return *(known = &anchor(beside->tensor));
+    if (std::holds_alternative<IfNamed>(reshard->target)) return *(known = &anchor(node.inputs.front()));
     // Uses that disagree in devices go to the tensor, or to the first use; if they agree, all are alike.
     const auto& agreed = std::get<Agreed>(reshard->target);
     return *(known = &anchor(agreed.tensor.value_or(agreed.uses.front())));
@@ -89,6 +92,10 @@ void Layouts::deduce_reshard(ValueId value, const Node& node, const Reshard& res
     }
     const ValueId forward = graph_.node(*back->keep).outputs.front();
     keep(value, dual_keeping(tensor, of(forward), of(node.inputs.front())));
+    return;
+  }
+  if (std::holds_alternative<IfNamed>(reshard.target)) {
+    keep(value, of(node.inputs.front()));
     return;
   }
   if (const auto* beside = std::get_if<Beside>(&reshard.target)) {

@@ -79,6 +79,7 @@ class Builder {
 
   ModelOutputs head(ValueId x, ValueId targets) {
     const ValueId goal = g_.reshard("head.targets", targets);
+    x = g_.reshard_to("head.residual", x, IfNamed{});  // the last stage may hold the head alone
     const ValueId norm = g_.parameter("model.norm.weight", {c_.hidden}, Initializer::ones());
     const ValueId y = g_.reshard("head.input", ops::rms_norm(g_, x, norm, c_.rms_eps));
     const ValueId logits = ops::dot(g_, "bsh,vh->bsv", y, head_weight());
@@ -199,6 +200,7 @@ ModelRoles llama_roles(const LlamaConfig& c) {
   }
   roles.reshards["embedding.ids"] = full(first);
   roles.reshards["embedding.output"] = residual(first);
+  roles.reshards["head.residual"] = residual(last);
   for (const char* name : {"head.targets", "head.input", "head.max", "head.sum", "head.target"}) roles.reshards[name] = full(last);
   for (int layer = 0; layer < c.layers; ++layer) {
     const auto name = [&](const char* rest) { return layer_name(layer, rest); };

@@ -88,8 +88,9 @@ bool each_micro_batch(SectionKind kind) { return kind == SectionKind::kForward |
 Executor::Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank, const std::vector<int>& rank_of_device,
                    const Cluster& cluster)
     : program_(program), options_(options), generation_(generation), rank_(rank), rank_of_device_(rank_of_device) {
-  const int stage = program.virtual_stages.empty() ? 0 : program.virtual_stages.front();
-  actions_ = actions(options.schedule, stage, program.stages, static_cast<int>(options.micro_batch_sizes.size()));
+  if (!program.virtual_stages.empty()) {  // a stage without layers has nothing to run between Pre and Post
+    actions_ = actions(options.schedule, program.virtual_stages.front(), program.stages, static_cast<int>(options.micro_batch_sizes.size()));
+  }
   in_flight_ = std::max(1, max_in_flight(actions_));
   section_runs_.assign(program.sections.size(), 0);
   build_variants(cluster);
@@ -147,7 +148,7 @@ void Executor::build_variants(const Cluster& cluster) {
   }
   const auto scope = [](Scope s) { return static_cast<std::size_t>(s); };
   const std::size_t stash = bytes_[scope(Scope::kStash)] * static_cast<std::size_t>(in_flight_);
-  const std::size_t outbox = bytes_[scope(Scope::kOutbox)] * 2;
+  const std::size_t outbox = bytes_[scope(Scope::kOutbox)] * 2 * (program_.sections.size() - 2);
   std::size_t at = 0;
   const auto claim = [&](std::size_t bytes) {
     const std::size_t begin = at;
@@ -297,7 +298,8 @@ void Executor::select_copies(std::size_t section, int micro_batch) {
   const auto stash = static_cast<std::size_t>(Scope::kStash);
   const auto outbox = static_cast<std::size_t>(Scope::kOutbox);
   base_[stash] = first_copy_[stash] + static_cast<std::size_t>(micro_batch % in_flight_) * bytes_[stash];
-  base_[outbox] = first_copy_[outbox] + section_runs_[section] % 2 * bytes_[outbox];
+  // Copies of its own for each section: the sizes of two micro-batches place their messages differently.
+  base_[outbox] = first_copy_[outbox] + (2 * (section - 1) + section_runs_[section] % 2) * bytes_[outbox];
 }
 
 void Executor::run_section(std::size_t index, const Variant& variant, const FeedFunction& feed, int micro_batch) {

@@ -1,7 +1,7 @@
 // Executor: runs one device's program on planned memory.
 //
 // All memory of a device is one block, laid out at construction:
-//   persistent | step | stash x micro-batches in flight | outbox x 2 | section | workspace | tables
+//   persistent | step | stash x micro-batches in flight | outbox x 2 a section | section | workspace | tables
 // Kernels are made once for each distinct micro-batch size. A step allocates no tensor storage, makes no string and
 // searches no map.
 #pragma once
