@@ -64,6 +64,23 @@ TEST(Law3, TensorParallelThree) { expect_law({"tp", ScheduleKind::kOneFOneB, {{{
 TEST(Law3, PipelineParallel) { expect_law({"pp", ScheduleKind::kOneFOneB, {{{1, 1, 2}, {stage({0}, 0, 1, 1), stage({1}, 1, 4, 1)}}}}, TiedEmbeddings::kYes); }
 TEST(Law3, ContextParallel) { expect_law({"cp", ScheduleKind::kOneFOneB, {{{1, 2}, {stage({0, 1, 2}, 0, 4, 1)}}}}, TiedEmbeddings::kNo); }
 
+#ifdef HSPMD_HAS_ATEN
+TEST(Law3, AtenKernelsAgreeWithReference) {
+  const Strategy strategy{"mixed", ScheduleKind::kOneFOneB, {{{2, 1, 2}, {stage({0, 1, 2}, 0, 2, 3), stage({3}, 2, 4, 1)}}, {{1, 3}, {stage({4, 5}, 0, 4, 2)}}}};
+  RunSetting setting;
+  setting.model = small_model(TiedEmbeddings::kNo);
+  setting.sequence_length = 11;
+  const RunResult one = run_llama(one_device(4, strategy.global_batch(), 2), setting);
+  setting.backend = Backend::kAten;
+
+  expect_equal(one, run_llama(strategy, setting), 1e-9);
+
+  setting.precision = Precision::kFp32;
+  const RunResult single = run_llama(strategy, setting);
+  for (std::size_t s = 0; s < one.losses.size(); ++s) EXPECT_NEAR(one.losses[s], single.losses[s], 1e-5);
+}
+#endif
+
 TEST(Law3, HoldsForRandomStrategies) {
   std::mt19937 random(5);
   const auto draw = [&](int least, int most) { return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)); };

@@ -1,0 +1,76 @@
+// ConfigNode: one value of a YAML (or JSON) file, read with checks. Every complaint names file, line, key, value and
+// what is allowed:
+//
+//   run.yaml:7: data.sequence_length must be an integer from 1 to 1048576. Received "abc".
+//   run.yaml:9: data.shufle is not known; the nearest known key is "shuffle". Known here: path, tokenizer, ...
+//
+// Files are not trusted: sizes, nesting and numbers are bounded, duplicate keys refused.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hspmd {
+
+class ConfigNode {
+ public:
+  ConfigNode(YAML::Node node, std::string file, std::string key)
+      : node_(std::move(node)), file_(std::move(file)), key_(std::move(key)) {}
+
+  // Of a map. `at` throws where the key is missing; `known` lists all keys that may stand here.
+  [[nodiscard]] ConfigNode at(const std::string& key) const;
+  [[nodiscard]] std::optional<ConfigNode> find(const std::string& key) const;
+  void expect_keys(const std::vector<std::string_view>& known) const;
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] bool is_map() const { return node_.IsMap(); }
+  [[nodiscard]] bool is_list() const { return node_.IsSequence(); }
+  [[nodiscard]] bool is_null() const { return !node_.IsDefined() || node_.IsNull(); }
+
+  [[nodiscard]] std::vector<ConfigNode> list() const;
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  [[nodiscard]] double number(double least, double most) const;
+  [[nodiscard]] bool boolean() const;
+  // One of the allowed words; a word of `later` is refused as not built yet.
+  [[nodiscard]] std::string choice(const std::vector<std::string_view>& allowed,
+                                   const std::vector<std::string_view>& later = {}) const;
+
+  [[noreturn]] void fail(const std::string& must) const;
+  [[nodiscard]] std::string where() const;  // "run.yaml:7: data.path"
+  [[nodiscard]] const std::string& file() const { return file_; }
+  [[nodiscard]] const YAML::Node& yaml() const { return node_; }
+
+ private:
+  [[nodiscard]] std::string shown() const;
+
+  YAML::Node node_;
+  std::string file_;
+  std::string key_;
+};
+
+// Throws InvalidArgument when the file cannot be read or is no YAML.
+[[nodiscard]] ConfigNode load_config(const std::string& path);
+[[nodiscard]] ConfigNode parse_config(const std::string& text, const std::string& name);
+
+// The file must begin with `format: <format>`.
+void expect_format(const ConfigNode& root, const std::string& format);
+
+// Sets a dotted key ("optimizer.lr") to a YAML value, making maps on the way.
+void apply_override(ConfigNode& root, const std::string& dotted, const std::string& value);
+
+// The candidate with the fewest edits to the word; nullopt when all are far from it.
+[[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
+                                                      const std::vector<std::string_view>& candidates);
+
+// The shortest text that reads back to the same double.
+[[nodiscard]] std::string number_text(double value);
+
+// Relative paths in a file are relative to the file's folder, unless only the working folder has them.
+[[nodiscard]] std::string resolve_path(const std::string& path, const std::string& beside_file);
+
+}  // namespace hspmd
