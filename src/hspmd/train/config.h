@@ -1,0 +1,70 @@
+// `hspmd-train/1`: everything of one training run. docs/formats.md describes each key.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hspmd/config/config_node.h"
+#include "hspmd/models/llama.h"
+#include "hspmd/runtime/executor.h"
+#include "hspmd/specialize/strategy_file.h"
+
+namespace hspmd {
+
+struct DataConfig {
+  std::vector<std::string> paths;
+  std::vector<std::string> validation;  // empty: none
+  std::int64_t sequence_length = 128;
+  bool shuffle = true;
+  std::int64_t global_batch = 0;  // 0: the strategy's sum
+};
+
+struct OptimizerConfig {
+  double lr = 1e-3;
+  double min_lr = 0;
+  std::int64_t warmup_steps = 0;
+  double weight_decay = 0.1;
+  double beta1 = 0.9, beta2 = 0.95;
+  double eps = 1e-8;
+  double clip_norm = 1;
+};
+
+struct TrainConfig {
+  LlamaConfig model;
+  std::string model_name;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  Precision precision = Precision::kFp32;
+  std::int64_t steps = 50;
+  std::uint64_t seed = 1;
+  std::optional<Strategy> strategy;  // absent: one device
+  std::optional<PlanFile> plan;      // in place of the strategy's own plan
+  double timeout_s = 60;
+  Backend backend = Backend::kAten;
+  std::optional<Cluster> cluster;
+  std::string log_json;
+  std::int64_t log_every = 1;
+  std::int64_t eval_every = 0;  // 0: never
+};
+
+struct Override {
+  std::string key;    // "optimizer.lr"
+  std::string value;
+};
+
+// Reads a run file and applies the overrides. Throws InvalidArgument with all that config_node.h promises.
+[[nodiscard]] TrainConfig load_train_config(const std::string& path, const std::vector<Override>& overrides);
+// The file with the overrides, as YAML.
+[[nodiscard]] std::string print_train_config(const std::string& path, const std::vector<Override>& overrides);
+
+// A model by preset name, or by the path of a Hugging Face config.
+[[nodiscard]] LlamaConfig load_model(const std::string& preset_or_path);
+
+// The strategy of the run: the file's, the plan's, or one device.
+[[nodiscard]] Strategy strategy_of(const TrainConfig& config);
+
+// Linear warm-up, then cosine to min_lr at the last step; t from 1.
+[[nodiscard]] double learning_rate(const OptimizerConfig& optimizer, std::int64_t t, std::int64_t steps);
+
+}  // namespace hspmd
