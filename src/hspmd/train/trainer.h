@@ -1,0 +1,79 @@
+// Trainer: a training run of all devices as threads of this process.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hspmd/data/stream.h"
+#include "hspmd/graph/graph.h"
+#include "hspmd/runtime/thread_run.h"
+#include "hspmd/train/config.h"
+
+namespace hspmd {
+
+// What one step gave. `loss` is the mean over the step's real tokens, before the update; `grad_norm` before clipping.
+struct StepRecord {
+  std::int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  std::int64_t tokens = 0;
+  double step_s = 0;
+  double tokens_per_s = 0;
+  double tflops = 0;
+  std::optional<double> mfu;  // of the sum of the devices' peaks; unknown without a cluster
+  std::vector<std::size_t> peak_memory_bytes;
+  std::string strategy;
+};
+
+// One line each: JSON that reads back to the same doubles, and for people.
+[[nodiscard]] std::string to_json(const StepRecord& record);
+[[nodiscard]] std::string to_line(const StepRecord& record, std::int64_t steps);
+
+enum class Finish { kDone, kInterrupted };
+
+class Trainer {
+ public:
+  // Builds graph, plan and programs. Throws InvalidArgument; nothing is written yet.
+  explicit Trainer(TrainConfig config);
+  ~Trainer();
+
+  // Runs to the configured step, or until `interrupted` is set. `print` gets the lines for people.
+  // Throws RuntimeFailure when the loss is not finite (it says where that appeared first) or a device fails.
+  Finish run(const std::atomic<bool>& interrupted, const std::function<void(const StepRecord&)>& print, const std::function<void(const std::string&)>& note);
+
+  // One step; public for comparisons and benches.
+  StepRecord step(std::int64_t number);
+  [[nodiscard]] double evaluate();
+  [[nodiscard]] const Strategy& strategy() const { return strategy_; }
+  [[nodiscard]] std::int64_t data_tokens() const;
+  [[nodiscard]] ThreadRun& devices() { return *run_; }
+
+ private:
+  struct Log;
+  void feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step, const FeedRequest& request) const;
+
+  TrainConfig config_;
+  Strategy strategy_;
+  std::vector<std::int64_t> first_of_pipeline_;
+  Cluster cluster_;
+  Graph graph_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> validation_;
+  std::unique_ptr<ThreadRun> run_;
+  Graph evaluation_graph_;
+  std::unique_ptr<ThreadRun> evaluation_;
+  std::unique_ptr<Log> log_;
+};
+
+// The model's step as graph and plan: what train, check and the benches run.
+struct StepProgram {
+  Graph graph;
+  Plan plan;
+};
+[[nodiscard]] StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const OptimizerConfig& optimizer, const std::optional<PlanFile>& plan);
+
+}  // namespace hspmd
