@@ -97,6 +97,7 @@ Backend read_backend(const ConfigNode& node) {
 void read_rest(const ConfigNode& root, TrainConfig& config) {
   if (const auto precision = root.find("precision")) config.precision = precision->choice({"fp32", "fp64"}, {"bf16"}) == "fp64" ? Precision::kFp64 : Precision::kFp32;
   if (const auto steps = root.find("steps")) config.steps = steps->integer(0, kMany);
+  if (const auto stop = root.find("stop_after")) config.stop_after = stop->integer(0, kMany);
   if (const auto seed = root.find("seed")) config.seed = static_cast<std::uint64_t>(seed->integer(0, kMany));
   if (const auto transport = root.find("transport")) read_transport(*transport, config);
   if (const auto cluster = root.find("cluster")) config.cluster = load_cluster(resolve_path(cluster->text(), root.file()));
@@ -140,7 +141,7 @@ void read_strategy_of_run(const ConfigNode& root, TrainConfig& config) {
 
 TrainConfig load_train_config(const std::string& path, const std::vector<Override>& overrides) {
   const ConfigNode root = load_with_overrides(path, overrides);
-  root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "seed", "strategy", "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
+  root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy", "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
   TrainConfig config;
   read_model(root.at("model"), config);
   read_data(root.at("data"), config);

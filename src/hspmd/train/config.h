@@ -37,6 +37,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   Precision precision = Precision::kFp32;
   std::int64_t steps = 50;
+  std::int64_t stop_after = 0;  // 0: run all steps; else stop so early, on the schedule of all
   std::uint64_t seed = 1;
   std::optional<Strategy> strategy;  // absent: one device
   std::optional<PlanFile> plan;      // in place of the strategy's own plan
