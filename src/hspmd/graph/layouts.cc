@@ -22,6 +22,11 @@ Layouts::Layouts(const Graph& graph, const Plan& plan)
       anchor_(static_cast<std::size_t>(graph.value_count()), nullptr) {}
 
 const Annotation& Layouts::keep(ValueId value, Annotation annotation) {
+  // Neighbouring values mostly lie alike; over thousands of devices one copy of a layout is much.
+  constexpr std::size_t kRecent = 16;
+  const auto recent = static_cast<std::ptrdiff_t>(std::min(deduced_.size(), kRecent));
+  const auto found = std::find(deduced_.end() - recent, deduced_.end(), annotation);
+  if (found != deduced_.end()) return *(known_[static_cast<std::size_t>(value)] = &*found);
   deduced_.push_back(std::move(annotation));
   known_[static_cast<std::size_t>(value)] = &deduced_.back();
   return deduced_.back();
