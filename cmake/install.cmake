@@ -1,1 +1,27 @@
-# Installed by `cmake --install`.
+# cmake --install: the program, the libraries of all rooms, the headers, and what find_package(hspmd) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+get_property(rooms GLOBAL PROPERTY HSPMD_ROOMS)
+set(targets ${rooms})
+if(TARGET hspmd_aten)
+  list(APPEND targets hspmd_aten)
+endif()
+install(TARGETS ${targets} EXPORT hspmdTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT hspmdTargets NAMESPACE hspmd:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
+install(TARGETS hspmd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY src/hspmd DESTINATION include FILES_MATCHING PATTERN "*.h")
+file(WRITE ${PROJECT_BINARY_DIR}/hspmdConfig.cmake
+"include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(fmt)
+find_dependency(yaml-cpp)
+find_dependency(nlohmann_json)
+include(\${CMAKE_CURRENT_LIST_DIR}/hspmdTargets.cmake)
+if(NOT TARGET hspmd::hspmd)
+  add_library(hspmd::hspmd INTERFACE IMPORTED)
+  target_link_libraries(hspmd::hspmd INTERFACE hspmd::hspmd_runtime hspmd::hspmd_models)
+endif()
+")
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hspmdConfig.cmake ${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)

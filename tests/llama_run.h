@@ -1,6 +1,8 @@
 // A small Llama on random tokens under any strategy, for tests: what it gives step by step.
 #pragma once
 
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "hspmd/models/llama.h"
 #include "hspmd/models/training_step.h"
 #include "hspmd/runtime/thread_run.h"
+#include "hspmd/specialize/check.h"
 #include "hspmd/specialize/strategy.h"
 
 namespace hspmd::testing {

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <thread>
+
+#include "hspmd/cost/roofline.h"
 
 namespace hspmd {
 
@@ -14,6 +17,7 @@ struct Executor::RunCompute {
   std::unique_ptr<Kernel> kernel;
   std::vector<const void*> operands;
   std::vector<void*> results;
+  double seconds = 0;  // paced: what it takes
 };
 
 // What an exchange instruction keeps from run to run, whatever the micro-batch size.
@@ -31,6 +35,7 @@ struct Executor::RunExchange {
   std::string action;     // for messages, made once
   std::string tensor;
   std::int64_t bytes = 0;
+  double seconds = 0;     // paced: what it takes
   struct Round {
     std::vector<std::pair<int, Address>> shows;  // ordinal, buffer
     std::uint64_t readers = 0;                   // distinct ranks that read this round
@@ -135,7 +140,7 @@ void Executor::build_variants(const Cluster& cluster) {
       for (std::size_t i = 0; i < instructions.size(); ++i) {
         RunSection::Step step;
         if (const auto* compute = std::get_if<BoundCompute>(&instructions[i])) {
-          step.compute = make_compute(*compute);
+          step.compute = make_compute(*compute, cluster);
           if (step.compute->kernel) workspace = std::max(workspace, step.compute->kernel->workspace_bytes());
         } else {
           step.exchange = make_exchange(std::get<BoundExchange>(instructions[i]), channel_of_[s][i]);
@@ -160,6 +165,11 @@ void Executor::build_variants(const Cluster& cluster) {
   const std::size_t workspace_begin = claim(workspace);
   const std::size_t tables_begin = claim(tables);
   memory_bytes_ = std::max<std::size_t>(at, kAlignment);
+  const DeviceType& type = cluster.type_of(program_.device);
+  if (type.memory_bytes > 0 && static_cast<double>(memory_bytes_) > type.memory_bytes) {
+    invalid("[memory] device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches", program_.device, type.name,
+            static_cast<double>(memory_bytes_) / (1 << 30), type.memory_bytes / (1 << 30));
+  }
   void* mapped = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw RuntimeFailure({rank_, "plan memory", std::nullopt, "", static_cast<long>(memory_bytes_)}, "the system has not that much memory");
   madvise(mapped, memory_bytes_, MADV_HUGEPAGE);
@@ -178,11 +188,19 @@ void Executor::build_variants(const Cluster& cluster) {
   generation_.set_segment(rank_, memory_);
 }
 
-std::unique_ptr<Executor::RunCompute> Executor::make_compute(const BoundCompute& bound) {
+std::unique_ptr<Executor::RunCompute> Executor::make_compute(const BoundCompute& bound, const Cluster& cluster) {
   auto run = std::make_unique<RunCompute>();
   run->bound = &bound;
   run->operands.resize(bound.operands.size());
   run->results.resize(bound.results.size());
+  if (paced()) {
+    std::vector<Shape> operands, results;
+    for (const Box& box : bound.operand_boxes) operands.push_back(extents(box));
+    for (const Box& box : bound.result_boxes) results.push_back(extents(box));
+    const char* precision = options_.precision == Precision::kFp64 ? "fp64" : "fp32";
+    run->seconds = roofline_seconds(bound.step->op->cost(bound.step->attributes, operands, results), cluster.type_of(program_.device), precision);
+    return run;
+  }
   KernelRequest request{bound.step->op, &bound.step->attributes, bound.operand_boxes, bound.result_boxes, options_.precision,
                         bound.step->adds ? Write::kAdd : Write::kSet};
   run->kernel = make_backend_kernel(options_.backend, request);
@@ -205,7 +223,10 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
     for (const BoundTransfer& t : bound.transfers) {
       if (r >= t.exchange.rounds.size()) continue;
       const Round& local = t.exchange.rounds[r];
-      run->bytes += r == 0 ? t.bytes : 0;
+      if (r == 0) {
+        run->bytes += t.bytes;
+        run->seconds = std::max(run->seconds, t.seconds);
+      }
       for (const Device d : local.readers) readers.insert(rank_of_device_[static_cast<std::size_t>(d)]);
       if (local.shows >= 0) round.shows.emplace_back(t.transfer->ordinal, t.states[static_cast<std::size_t>(local.shows)]);
       for (const Pull& pull : local.pulls) {
@@ -227,6 +248,7 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
 }
 
 void Executor::initialise() {
+  if (paced()) return;  // no arithmetic, no values
   for (const LeafView& view : leaves()) {
     const Shape shape = concrete(program_.slots[static_cast<std::size_t>(view.leaf->slot)].type.shape, Bindings{});
     const std::int64_t n = volume(view.box);
@@ -276,11 +298,11 @@ double Executor::output(const std::string& name) const {
 void Executor::step(const FeedFunction& feed) {
   const BoundProgram& bound = variants_.front()->bound;
   for (std::size_t i = 0; i < program_.slots.size(); ++i) {
-    if (!program_.slots[i].accumulates) continue;
+    if (!program_.slots[i].accumulates || paced()) continue;
     std::memset(at(bound.slots[i]), 0, static_cast<std::size_t>(volume(bound.boxes[i])) * element_bytes(options_.precision));
   }
   for (const Feed& f : program_.feeds) {
-    if (f.time != Time::kStep) continue;
+    if (f.time != Time::kStep || paced()) continue;
     const auto slot = static_cast<std::size_t>(f.slot);
     feed({&f, program_.pipeline, -1, &bound.boxes[slot], at(bound.slots[slot])});
   }
@@ -306,7 +328,7 @@ void Executor::run_section(std::size_t index, const Variant& variant, const Feed
   RunSection& section = const_cast<RunSection&>(variant.sections[index]);
   select_copies(index, micro_batch);
   guard_outbox(section);
-  if (micro_batch >= 0 && program_.sections[index].kind == SectionKind::kForward) {
+  if (micro_batch >= 0 && program_.sections[index].kind == SectionKind::kForward && !paced()) {
     for (const Feed& f : program_.feeds) {
       if (f.time != Time::kMicroBatch) continue;
       const auto slot = static_cast<std::size_t>(f.slot);
@@ -319,6 +341,10 @@ void Executor::run_section(std::size_t index, const Variant& variant, const Feed
       continue;
     }
     RunCompute& compute = *step.compute;
+    if (paced()) {
+      pace(compute.seconds);
+      continue;
+    }
     for (std::size_t i = 0; i < compute.operands.size(); ++i) compute.operands[i] = at(compute.bound->operands[i]);
     for (std::size_t i = 0; i < compute.results.size(); ++i) compute.results[i] = at(compute.bound->results[i]);
     compute.kernel->run(compute.operands, compute.results, workspace_);
@@ -357,11 +383,17 @@ void Executor::run_exchange(RunExchange& exchange) {
   const WaitSite site{rank_, "exchange", exchange.tensor.c_str(), exchange.bytes};
   for (std::size_t r = 0; r < exchange.rounds.size(); ++r) {
     RunExchange::Round& round = exchange.rounds[r];
+    settle_pace();
     show(exchange, r);
     for (const int peer : round.peers) {
       peer_tables_[static_cast<std::size_t>(peer)] = generation_.acquire(peer, exchange.channel, static_cast<int>(r), exchange.state->times + 1, site);
     }
+    if (paced() && !round.peers.empty()) {
+      pace(exchange.seconds / static_cast<double>(exchange.rounds.size()));
+      settle_pace();
+    }
     for (RunExchange::Round::Reading& reading : round.readings) {
+      if (paced()) break;
       for (std::size_t s = 0; s < reading.pull.devices.size(); ++s) {
         const Device device = reading.pull.devices[s];
         const int peer = rank_of_device_[static_cast<std::size_t>(device)];
@@ -377,6 +409,17 @@ void Executor::run_exchange(RunExchange& exchange) {
   for (std::size_t r = 0; r < exchange.rounds.size(); ++r) {
     if (exchange.rounds[r].readers > 0) generation_.wait_released(exchange.channel, static_cast<int>(r), exchange.state->expected[r], site);
   }
+}
+
+void Executor::pace(double seconds) {
+  const auto now = std::chrono::steady_clock::now();
+  paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  constexpr auto kWorthASleep = std::chrono::microseconds(200);
+  if (paced_until_ - now > kWorthASleep) std::this_thread::sleep_until(paced_until_);
+}
+
+void Executor::settle_pace() {
+  if (paced()) std::this_thread::sleep_until(paced_until_);
 }
 
 bool Executor::finite(const RunCompute& compute) const {

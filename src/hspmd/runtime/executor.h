@@ -6,6 +6,7 @@
 // searches no map.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,6 +52,7 @@ struct NonFinite {
 class Executor {
  public:
   // program, generation and cluster must outlive it. The device's rank in the generation is given.
+  // Throws InvalidArgument when the program needs more memory than the cluster gives the device.
   Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank, const std::vector<int>& rank_of_device,
            const Cluster& cluster);
   ~Executor();
@@ -87,17 +89,18 @@ class Executor {
   struct Variant;
   struct ChannelState;
 
-  void plan_memory();
   void build_variants(const Cluster& cluster);
-  std::unique_ptr<RunCompute> make_compute(const BoundCompute& bound);
+  std::unique_ptr<RunCompute> make_compute(const BoundCompute& bound, const Cluster& cluster);
   std::unique_ptr<RunExchange> make_exchange(const BoundExchange& bound, std::size_t channel_state);
   void run_section(std::size_t section, const Variant& variant, const FeedFunction& feed, int micro_batch);
   void run_exchange(RunExchange& exchange);
   void show(RunExchange& exchange, std::size_t round);
   void guard_outbox(RunSection& section);
   void select_copies(std::size_t section, int micro_batch);
-  void feed_section(std::size_t section, const FeedFunction& feed, int micro_batch);
   [[nodiscard]] bool finite(const RunCompute& compute) const;
+  [[nodiscard]] bool paced() const { return options_.backend == Backend::kPaced; }
+  void pace(double seconds);  // the device's clock goes on
+  void settle_pace();         // waits until the device's clock is reached
   [[nodiscard]] std::byte* at(const Address& address) const { return base_[static_cast<std::size_t>(address.scope)] + address.offset; }
 
   const Program& program_;
@@ -120,6 +123,7 @@ class Executor {
   std::size_t memory_bytes_ = 0;
   std::vector<const void*> source_pointers_;
   std::vector<const std::uint64_t*> peer_tables_;  // by rank, of the round that runs
+  std::chrono::steady_clock::time_point paced_until_;
   bool tracing_ = false;
   std::optional<NonFinite> found_;
 };

@@ -184,6 +184,7 @@ class Binder {
     bound.integers = transfer.type.dtype == DType::kInt32;
     const CommPlan plan = resolve_plan(from, to, shape, *request_.cluster, static_cast<int>(bound.element_bytes));
     bound.bytes = plan.bytes;
+    bound.seconds = plan.finish_s;
     bound.exchange = local_exchange(plan, from, to, shape, program_.device);
     return bound;
   }

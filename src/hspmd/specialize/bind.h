@@ -37,6 +37,7 @@ struct BoundTransfer {
   std::size_t element_bytes = 4;
   bool integers = false;
   std::int64_t bytes = 0;       // what the plan moves in all
+  double seconds = 0;           // predicted on the cluster's links
 };
 
 struct BoundExchange {

@@ -1,0 +1,174 @@
+"""The command line as a user meets it: good commands, and every kind of bad input with its exit code and its words.
+
+    cli_test.py HSPMD SOURCE_DIR
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HSPMD, ROOT = sys.argv[1], sys.argv[2]
+KERNELS = ["--kernels", "reference"]
+FAULTS = []
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run([HSPMD, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def expect(name, result, code, *words):
+    text = result.stdout + result.stderr
+    missing = [word for word in words if word not in text]
+    if result.returncode != code or missing:
+        FAULTS.append(f"{name}: exit {result.returncode} (wanted {code}), missing {missing}\n{text[-1500:]}")
+
+
+STRATEGY = """format: hspmd-strategy/1
+pipelines:
+  - micro_batches: 2
+    micro_batch_size: 1
+    stages:
+      - {devices: [0, 1], layers: [0, 2], tp: 2}
+      - {devices: [2], layers: [2, 4]}
+"""
+RUN = """format: hspmd-train/1
+model: {preset: tiny}
+data: {path: text, sequence_length: 16, global_batch: 2}
+optimizer: {lr: 1.0e-3}
+steps: 2
+strategy: strategy.yaml
+kernels: reference
+"""
+
+
+def bad_strategies(folder):
+    rows = [
+        ("layers overlap", STRATEGY.replace("[2, 4]", "[1, 4]"), ["pipelines[0].stages[1].layers", "overlaps", "must be 2"]),
+        ("layers missing", STRATEGY.replace("[2, 4]", "[3, 4]"), ["missing", "begin must be 2"]),
+        ("layers short", STRATEGY.replace("[2, 4]", "[2, 3]"), ["the model's 4 layers"]),
+        ("device twice", STRATEGY.replace("[2]", "[1]"), ["device 1 stands already"]),
+        ("tp wrong", STRATEGY.replace("tp: 2", "tp: 3"), ["tp x cp must be the 2 devices"]),
+        ("unknown key", STRATEGY.replace("tp: 2", "tpp: 2"), ["strategy.yaml:6", "tpp is not known", '"tp"']),
+        ("not built", STRATEGY.replace("pipelines:", "schedule: zero_bubble\npipelines:"), ["zero_bubble", "not built yet", "gpipe, 1f1b"]),
+        ("zero", STRATEGY.replace("pipelines:", "zero: 1\npipelines:"), ["zero", "not built yet"]),
+        ("negative device", STRATEGY.replace("[0, 1]", "[-1, 1]"), ["integer from 0 to"]),
+        ("huge device", STRATEGY.replace("[0, 1]", "[99999999999999999999, 1]"), ["integer from 0 to"]),
+        ("word for number", STRATEGY.replace("micro_batches: 2", "micro_batches: two"), ["micro_batches", "integer", "two"]),
+        ("no yaml", "format: [", ["must be YAML"]),
+        ("other format", STRATEGY.replace("strategy/1", "strategy/9"), ["hspmd-strategy/1", "hspmd-strategy/9"]),
+        ("duplicate key", STRATEGY + "pipelines: []\n", ["stands twice"]),
+        ("empty", "", ["hspmd-strategy/1"]),
+    ]
+    for name, text, words in rows:
+        with open(f"{folder}/bad/strategy.yaml", "w") as file:
+            file.write(text)
+        expect(name, run("check", f"{folder}/bad/strategy.yaml", "--model", "tiny"), 2, *words)
+        expect(name + " (train)", run("train", f"{folder}/run.yaml", "--strategy", f"{folder}/bad/strategy.yaml"), 2)
+
+
+def bad_runs(folder):
+    rows = [
+        (["--optimizer.lrr", "1"], ["optimizer.lrr is not known", '"lr"']),
+        (["--optimizer.lr", "-1"], ["optimizer.lr", "number from 0"]),
+        (["--steps", "many"], ["steps", "integer"]),
+        (["--model.preset", "tinny"], ["one of tiny, small", '"tiny"']),
+        (["--data.path", "nowhere"], ["data.path", "must exist", "nowhere"]),
+        (["--data.global_batch", "3"], ["data.global_batch", "sum to, 2", '"3"']),
+        (["--data.sequence_length", "0"], ["sequence_length", "from 1"]),
+        (["--data.sequence_length", "1000000"], ["at least sequence_length + 1"]),
+        (["--precision", "bf16"], ["bf16", "not built yet"]),
+        (["--checkpoint.dir", "out"], ["checkpoint", "not built yet"]),
+        (["--transport.kind", "processes"], ["processes", "not built yet"]),
+        (["--data.tokenizer", "sentencepiece:x"], ["not built yet"]),
+        (["--kernels", "paced"], ["cluster"]),
+        (["--kernels", "cuda"], ["aten, reference, paced"]),
+        (["--log.json", "/nowhere/log"], ["log.json", "written"]),
+        (["--eval.every", "1"], ["data.validation"]),
+        (["steps"], ["must belong to a flag"]),
+        (["--steps"], ["must have a value"]),
+    ]
+    for arguments, words in rows:
+        expect(" ".join(arguments), run("train", f"{folder}/run.yaml", *arguments), 2, *words)
+    expect("no file", run("train", f"{folder}/none.yaml"), 2, "must exist")
+    expect("a folder", run("train", folder), 2, "is a folder")
+    expect("no command", run(), 2)
+    expect("unknown command", run("fly"), 2)
+
+
+def explain(folder):
+    result = run("explain", "--batch", f"{ROOT}/examples/pairs.jsonl", "--json")
+    expect("explain --batch", result, 0)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    if len(lines) != sum(1 for line in open(f"{ROOT}/examples/pairs.jsonl") if line.strip()) or any("error" in line for line in lines):
+        FAULTS.append("explain --batch: a line is missing or an error")
+    for line in lines:
+        if line["bytes"] < line["lower_bound_bytes"]:
+            FAULTS.append(f"explain: {line['bytes']} bytes are below the bound")
+    expect("explain", run("explain", "--from", "{0-1: Px2}", "--to", "{0-1: Dx2}", "--shape", "10x6"), 0, "AllReduce of 0,1")
+    expect("explain bad", run("explain", "--from", "{0-1: Px3}", "--to", "{0-1: Dx2}", "--shape", "10x6"), 2, "must multiply to the 2 devices")
+    expect("explain dim", run("explain", "--from", "{0-1: S5x2}", "--to", "{0-1: Dx2}", "--shape", "10x6"), 2, "every dim")
+    with open(f"{folder}/pairs", "w") as file:
+        file.write('{"from":"{0:}","to":"{0:}","shape":[1]}\nnonsense\n{"from":"{0:}","to":"{0:}","shape":[-1]}\n{"from":"{0-1: Px2}","to":"{0-1: Pmaxx2}","shape":[1]}\n')
+    result = run("explain", "--batch", f"{folder}/pairs", "--json")
+    expect("explain bad batch", result, 2)
+    if ["error" in json.loads(line) for line in result.stdout.splitlines()] != [False, True, True, True]:
+        FAULTS.append("explain: each bad line must give an error of its own")
+
+
+def good(folder):
+    expect("version", run("--version"), 0, "hspmd ")
+    expect("check", run("check", f"{folder}/strategy.yaml", "--model", "tiny"), 0, "ok")
+    expect("check run", run("check", f"{folder}/run.yaml"), 0, "ok")
+    expect("check examples", run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")), "--model", f"{ROOT}/examples/demo_model.json"), 0, "ok")
+    expect("print config", run("train", f"{folder}/run.yaml", "--print-config", "--optimizer.lr", "0.25"), 0, "0.25")
+    log = f"{folder}/log.jsonl"
+    expect("train", run("train", f"{folder}/run.yaml", "--log.json", log, "--data.validation", f"{folder}/text", "--eval.every", "2"), 0, "step", "loss", "eval")
+    records = [json.loads(line) for line in open(log)]
+    steps = [r for r in records if "step" in r and "event" not in r]
+    if len(steps) != 2 or not {"loss", "grad_norm", "lr", "tokens", "step_s", "tokens_per_s", "tflops", "mfu", "peak_memory_bytes", "strategy"} <= steps[0].keys():
+        FAULTS.append(f"train: the log is not as described: {records}")
+    if not any(r.get("event") == "eval" for r in records):
+        FAULTS.append("train: no eval record")
+    expect("plan", run("plan", "expand", f"{folder}/strategy.yaml", "--model", "tiny", "-o", f"{folder}/plan.json"), 0)
+    expect("train --plan", run("train", f"{folder}/run.yaml", "--plan", f"{folder}/plan.json", "--log.json", f"{folder}/planned.jsonl"), 0)
+    planned = [json.loads(line)["loss"] for line in open(f"{folder}/planned.jsonl")]
+    if planned != [r["loss"] for r in steps]:
+        FAULTS.append(f"train --plan must repeat the strategy's losses: {planned}")
+    with open(f"{folder}/plan.json") as file:
+        text = file.read()
+    with open(f"{folder}/bad.json", "w") as file:
+        file.write(text.replace("S0x2", "S9x2", 1))
+    expect("bad plan", run("train", f"{folder}/run.yaml", "--plan", f"{folder}/bad.json"), 2, "bad.json")
+
+
+def runtime_failures(folder):
+    expect("non-finite loss", run("train", f"{folder}/run.yaml", "--optimizer.lr", "1e5", "--optimizer.clip_norm", "0", "--steps", "30"), 1, "must be finite", "appeared")
+    process = subprocess.Popen([HSPMD, "train", f"{folder}/run.yaml", "--steps", "100000"], stdout=subprocess.PIPE, text=True)
+    while "step" not in process.stdout.readline():
+        pass
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    if process.returncode != 130:
+        FAULTS.append(f"Ctrl-C: exit {process.returncode} (wanted 130)")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/bad")
+        for name, text in (("strategy.yaml", STRATEGY), ("run.yaml", RUN), ("text", "The quick brown fox. " * 40)):
+            with open(f"{folder}/{name}", "w") as file:
+                file.write(text)
+        good(folder)
+        bad_strategies(folder)
+        bad_runs(folder)
+        explain(folder)
+        runtime_failures(folder)
+    print("\n".join(FAULTS) if FAULTS else "all commands behaved")
+    sys.exit(1 if FAULTS else 0)
+
+
+main()

@@ -1,0 +1,15 @@
+# cmake -DROOT=... -DBUILD=... -P install_test.cmake
+# Installs the build into a folder of its own and builds a stranger's project against it.
+set(work ${BUILD}/install_test)
+file(REMOVE_RECURSE ${work})
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGN} failed:\n${output}")
+  endif()
+endfunction()
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
+run(${CMAKE_COMMAND} -S ${ROOT}/tests/consumer -B ${work}/build -G Ninja -DCMAKE_PREFIX_PATH=${work}/prefix)
+run(${CMAKE_COMMAND} --build ${work}/build)
+run(${work}/build/consumer)
+run(${work}/prefix/bin/hspmd --version)
