@@ -89,25 +89,8 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) 
     result.losses.push_back(run.output("loss") / run.output("tokens"));
     result.norms.push_back(std::sqrt(run.output("sumsq")) / run.output("tokens"));
   }
-  for (auto& executor : run.executors()) {
-    for (const Executor::LeafView& view : executor->leaves()) {
-      if (view.leaf->kind == LeafKind::kConstant) continue;
-      const Shape shape = concrete(graph.value(*graph.find(view.leaf->name)).type.shape, Bindings{});
-      auto& tensor = result.leaves[view.leaf->name];
-      tensor.resize(static_cast<std::size_t>(volume(shape)));
-      for (std::int64_t i = 0; i < volume(view.box); ++i) {
-        std::size_t index = 0;
-        std::size_t stride = 1;
-        std::int64_t rest = i;
-        for (std::size_t d = shape.size(); d-- > 0;) {
-          index += static_cast<std::size_t>(view.box[d].begin + rest % view.box[d].size()) * stride;
-          rest /= view.box[d].size();
-          stride *= static_cast<std::size_t>(shape[d]);
-        }
-        tensor[index] = setting.precision == Precision::kFp64 ? static_cast<const double*>(view.data)[i] : static_cast<double>(static_cast<const float*>(view.data)[i]);
-      }
-    }
-  }
+  const TrainState state = run.state();
+  for (const auto& [name, tensor] : state.tensors) result.leaves[name] = logical_values(tensor, state.element_bytes);
   return result;
 }
 

@@ -114,7 +114,7 @@ TEST(Annotation, DamagedTextsAreErrors) {
 
 TEST(Annotation, SameLayoutLooksThroughTheText) {
   EXPECT_TRUE(same_layout(parse_annotation("{0-3: S0x2 S0x2}"), parse_annotation("{0-3: S0x4}"), {8}));
-  EXPECT_FALSE(same_layout(parse_annotation("{0-3: S0x2 S0x2}"), parse_annotation("{0-3: S0x4}"), {10}));
+  EXPECT_FALSE(same_layout(parse_annotation("{0-5: S0x2 S0x3}"), parse_annotation("{0-5: S0x6}"), {9}));
   EXPECT_FALSE(same_layout(parse_annotation("{0-1: Px2}"), parse_annotation("{0-1: Dx2}"), {8}));
 }
 

@@ -71,8 +71,17 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  const Finish finish = trainer.run(
-      interrupted, [&](const StepRecord& record) { say((terminal ? "\r\033[K" : "") + to_line(record, steps)); }, say);
+  const std::string clear = terminal ? "\r\033[K" : "";
+  Trainer::Listeners listeners;
+  listeners.line = [&](const StepRecord& record) { say(clear + to_line(record, steps)); };
+  listeners.note = [&](const std::string& text) { say(clear + text); };
+  listeners.progress = [&](const StepRecord& record) {
+    if (!terminal) return;
+    const double left = static_cast<double>(steps - record.step) * record.step_s;
+    std::cout << clear << fmt::format("step {}/{}  loss {:.4f}  about {:.0f} s to go", record.step, steps, record.loss, left) << std::flush;
+  };
+  const Finish finish = trainer.run(interrupted, listeners);
+  if (terminal) std::cout << clear;
   if (finish == Finish::kDone) return kDone;
   say("interrupted");
   return kInterrupted;

@@ -250,7 +250,7 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
 void Executor::initialise() {
   if (paced()) return;  // no arithmetic, no values
   for (const LeafView& view : leaves()) {
-    const Shape shape = concrete(program_.slots[static_cast<std::size_t>(view.leaf->slot)].type.shape, Bindings{});
+    const Shape& shape = view.shape;
     const std::int64_t n = volume(view.box);
     for (std::int64_t i = 0; i < n; ++i) {
       std::uint64_t index = 0;
@@ -277,7 +277,7 @@ std::vector<Executor::LeafView> Executor::leaves() {
   const BoundProgram& bound = variants_.front()->bound;
   for (const LeafSlot& leaf : program_.leaves) {
     const auto slot = static_cast<std::size_t>(leaf.slot);
-    views.push_back({&leaf, &program_.layouts[static_cast<std::size_t>(program_.slots[slot].layout)], bound.boxes[slot], at(bound.slots[slot])});
+    views.push_back({&leaf, &program_.layouts[static_cast<std::size_t>(program_.slots[slot].layout)], concrete(program_.slots[slot].type.shape, Bindings{}), bound.boxes[slot], at(bound.slots[slot])});
   }
   return views;
 }

@@ -74,6 +74,7 @@ class Executor {
   struct LeafView {
     const LeafSlot* leaf = nullptr;
     const Annotation* layout = nullptr;
+    Shape shape;  // of the whole tensor
     Box box;
     void* data = nullptr;
   };

@@ -6,7 +6,7 @@
 namespace hspmd {
 
 ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices, const ThreadRunOptions& options, const Cluster& cluster)
-    : devices_(devices) {
+    : devices_(devices), precision_(options.precision) {
   rank_of_device_.assign(static_cast<std::size_t>(*std::max_element(devices.begin(), devices.end())) + 1, -1);
   int channels = 0;
   for (std::size_t r = 0; r < devices.size(); ++r) {
@@ -54,6 +54,19 @@ void ThreadRun::initialise() {
 
 void ThreadRun::step(const FeedFunction& feed) {
   on_all([&](std::size_t r) { executors_[r]->step(feed); }, *generation_);
+  ++steps_;
+}
+
+TrainState ThreadRun::state() {
+  TrainState state{steps_, element_bytes(precision_), {}};
+  for (std::size_t r = 0; r < executors_.size(); ++r) {
+    for (const Executor::LeafView& view : executors_[r]->leaves()) {
+      if (view.leaf->kind == LeafKind::kConstant) continue;
+      const auto known = state.tensors.try_emplace(view.leaf->name, StateTensor{view.leaf->name, *view.layout, view.shape, {}}).first;
+      known->second.shards[devices_[r]] = {view.box, view.data};
+    }
+  }
+  return state;
 }
 
 double ThreadRun::output(const std::string& name) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hspmd/runtime/executor.h"
+#include "hspmd/switching/train_state.h"
 
 namespace hspmd {
 
@@ -40,6 +41,8 @@ class ThreadRun {
   [[nodiscard]] const std::vector<Program>& programs() const { return programs_; }
   [[nodiscard]] std::vector<std::unique_ptr<Executor>>& executors() { return executors_; }
   [[nodiscard]] std::vector<std::size_t> memory_bytes() const;
+  // Parameters and optimizer states, in place.
+  [[nodiscard]] TrainState state();
   [[nodiscard]] Generation& generation() { return *generation_; }
 
  private:
@@ -47,6 +50,8 @@ class ThreadRun {
   void on_all(const std::function<void(std::size_t)>& work, Generation& generation);
 
   std::vector<Device> devices_;
+  Precision precision_;
+  std::int64_t steps_ = 0;
   std::vector<Program> programs_;
   std::vector<int> rank_of_device_;
   std::unique_ptr<Generation> generation_;

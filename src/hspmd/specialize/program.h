@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hspmd/graph/graph.h"
+#include "hspmd/graph/plan.h"
 #include "hspmd/schedule/schedule.h"
 
 namespace hspmd {
@@ -111,7 +112,7 @@ struct Program {
 };
 
 // The device's program. Throws InvalidArgument from deduction, or where activations of two pipelines would meet.
-[[nodiscard]] Program specialize(const Graph& graph, const class Plan& plan, Device device);
+[[nodiscard]] Program specialize(const Graph& graph, const Plan& plan, Device device);
 
 // Its text: the golden form of tests, and what `hspmd check --print` shows.
 [[nodiscard]] std::string to_string(const Program& program);

@@ -190,16 +190,17 @@ double Trainer::evaluate() {
   return loss / tokens;
 }
 
-Finish Trainer::run(const std::atomic<bool>& interrupted, const std::function<void(const StepRecord&)>& print, const std::function<void(const std::string&)>& note) {
+Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& listeners) {
   const std::int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
   for (std::int64_t number = 1; number <= last; ++number) {
     const StepRecord record = step(number);
     log_->write(to_json(record));
-    if (number % config_.log_every == 0 || number == last || number == 1) print(record);
+    if (number % config_.log_every == 0 || number == last || number == 1) listeners.line(record);
+    listeners.progress(record);
     if (config_.eval_every > 0 && (number % config_.eval_every == 0 || number == last)) {
       const double loss = evaluate();
       log_->write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
-      note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
+      listeners.note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
     }
     if (interrupted.load()) return Finish::kInterrupted;
   }

@@ -41,9 +41,15 @@ class Trainer {
   explicit Trainer(TrainConfig config);
   ~Trainer();
 
-  // Runs to the configured step, or until `interrupted` is set. `print` gets the lines for people.
+  // What a run tells while it goes on: `line` every log.every steps, `progress` after every step, `note` for events.
+  struct Listeners {
+    std::function<void(const StepRecord&)> line;
+    std::function<void(const StepRecord&)> progress;
+    std::function<void(const std::string&)> note;
+  };
+  // Runs to the configured step, or until `interrupted` is set.
   // Throws RuntimeFailure when the loss is not finite (it says where that appeared first) or a device fails.
-  Finish run(const std::atomic<bool>& interrupted, const std::function<void(const StepRecord&)>& print, const std::function<void(const std::string&)>& note);
+  Finish run(const std::atomic<bool>& interrupted, const Listeners& listeners);
 
   // One step; public for comparisons and benches.
   StepRecord step(std::int64_t number);
