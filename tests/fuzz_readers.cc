@@ -26,7 +26,7 @@ void require(bool holds) {
 
 [[maybe_unused]] void fuzz_cluster(const std::string& text) {
   const Cluster cluster = parse_cluster("format: hspmd-cluster/1\n" + text, "cluster");
-  (void)to_string(cluster);
+  require(parse_cluster(to_string(cluster), "printed") == cluster);
 }
 
 [[maybe_unused]] void fuzz_config(const std::string& text) {
