@@ -21,6 +21,10 @@ if(HSPMD_SANITIZE)
   add_link_options(-fsanitize=${HSPMD_SANITIZE})
 endif()
 
+if(HSPMD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # all rooms tell the fuzzer where they have been
+endif()
+
 if(HSPMD_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)

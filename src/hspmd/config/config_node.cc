@@ -1,10 +1,14 @@
 #include "hspmd/config/config_node.h"
 
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/parser.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "hspmd/base/errors.h"
 
@@ -77,11 +81,36 @@ std::string join_surrogates(const std::string& text) {
   return joined_text;
 }
 
+// Listens to a parser without keeping what it says.
+class Passing : public YAML::EventHandler {
+  using Mark = YAML::Mark;
+  using Style = YAML::EmitterStyle::value;
+  void OnDocumentStart(const Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const Mark&, YAML::anchor_t) override {}
+  void OnAlias(const Mark&, YAML::anchor_t) override {}
+  void OnScalar(const Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
+  void OnMapEnd() override {}
+};
+
+// YAML::Load stops after the first document, and YAML::LoadAll never does where a stray comma follows.
+void check_single(const std::string& text, const std::string& name) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Passing passing;
+  if (parser.HandleNextDocument(passing) && parser.HandleNextDocument(passing)) {
+    invalid("{}: a file must hold one document; more follows its end", name);
+  }
+}
+
 YAML::Node read_document(const std::string& text, const std::string& name) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(join_surrogates(text));
-    if (documents.size() > 1) invalid("{}: a file must hold one document. Received {}.", name, documents.size());
-    const YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
+    const std::string yaml = join_surrogates(text);
+    check_single(yaml, name);
+    const YAML::Node root = YAML::Load(yaml);
     std::size_t values = 0;
     check_values(root, name, 0, values);
     return root;
@@ -153,7 +182,7 @@ std::optional<ConfigNode> ConfigNode::find(const std::string& key) const {
 
 ConfigNode ConfigNode::at(const std::string& key) const {
   auto child = find(key);
-  if (!child) invalid("{}{}the key \"{}\" is required", where(), key_.empty() ? ": " : ": ", key);
+  if (!child) invalid("{}: the key \"{}\" is required", where(), key);
   return *child;
 }
 

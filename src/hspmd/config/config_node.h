@@ -22,8 +22,8 @@ namespace hspmd {
 
 class ConfigNode {
  public:
-  ConfigNode(YAML::Node node, std::string file, std::string key)
-      : node_(std::move(node)), file_(std::move(file)), key_(std::move(key)) {}
+  ConfigNode(const YAML::Node& node, std::string file, std::string key)
+      : node_(node), file_(std::move(file)), key_(std::move(key)) {}
 
   // Of a map. `at` throws where the key is missing; `known` lists all keys that may stand here.
   [[nodiscard]] ConfigNode at(const std::string& key) const;

@@ -123,6 +123,8 @@ TEST(ConfigNode, DamagedFilesAreRefusedWithTheirLine) {
       {"a: &x [1, *x]\n", "nest at most 100 levels"},
       {"[a, b]: 1\n", "a key must be a word"},
       {"a: 1\n---\nb: 2\n", "must hold one document"},
+      {",", "must hold one document"},
+      {"{a: 1}}", "f:1: this must be YAML or JSON"},
       {std::string(200, '['), "nest at most 100 levels"},
       {steep, "nest at most 100 levels"},
       {bomb, "at most 1048576 values"},
@@ -203,9 +205,8 @@ TEST(ConfigNode, TheNearestWordHasTheFewestEdits) {
 }
 
 TEST(ConfigNode, QuotedWordsReadBack) {
-  for (const char* word :
-       {"a", "a b", "",        " a",      "a ",   "a: b", "#a",       "true", "null", "5",  "1e3",
-        "-", "~",   "a\"b\\c", "a\nb\tc", "\x7f", "{x}",  "\xc3\xa9", "'",    "a#b",  "yes"}) {
+  for (const char* word : {"a", "a b", "",        " a",      "a ",   "a: b", "#a",       "true", "null", "5",  "1e3",
+                           "-", "~",   "a\"b\\c", "a\nb\tc", "\x7f", "{x}",  "\xc3\xa9", "'",    "a#b",  "yes"}) {
     const ConfigNode root = parse_config("k: " + word_text(word) + "\nlist: [" + word_text(word) + "]\n", "f");
 
     EXPECT_EQ(root.at("k").text(), word);
