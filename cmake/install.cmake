@@ -1,27 +1,24 @@
-# cmake --install: the program, the libraries of all rooms, the headers, and what find_package(hspmd) reads.
+# `cmake --install`: the program, one library a room, their headers, and what find_package(hspmd) reads.
+#
+#   find_package(hspmd REQUIRED)
+#   target_link_libraries(my_tool PRIVATE hspmd::hspmd)     everything; or a room alone: hspmd::comm
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(rooms GLOBAL PROPERTY HSPMD_ROOMS)
-set(targets ${rooms})
-if(TARGET hspmd_aten)
-  list(APPEND targets hspmd_aten)
-endif()
-install(TARGETS ${targets} EXPORT hspmdTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT hspmdTargets NAMESPACE hspmd:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
-install(TARGETS hspmd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY src/hspmd DESTINATION include FILES_MATCHING PATTERN "*.h")
-file(WRITE ${PROJECT_BINARY_DIR}/hspmdConfig.cmake
-"include(CMakeFindDependencyMacro)
-find_dependency(Threads)
-find_dependency(fmt)
-find_dependency(yaml-cpp)
-find_dependency(nlohmann_json)
-include(\${CMAKE_CURRENT_LIST_DIR}/hspmdTargets.cmake)
-if(NOT TARGET hspmd::hspmd)
-  add_library(hspmd::hspmd INTERFACE IMPORTED)
-  target_link_libraries(hspmd::hspmd INTERFACE hspmd::hspmd_runtime hspmd::hspmd_models)
-endif()
-")
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake COMPATIBILITY SameMajorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/hspmdConfig.cmake ${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
+add_library(hspmd_all INTERFACE)
+set_target_properties(hspmd_all PROPERTIES EXPORT_NAME hspmd)
+target_link_libraries(hspmd_all INTERFACE ${rooms})
+add_library(hspmd::hspmd ALIAS hspmd_all)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
+install(TARGETS hspmd_all ${rooms} ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
+install(EXPORT hspmd NAMESPACE hspmd:: FILE hspmdTargets.cmake DESTINATION ${package})
+install(TARGETS hspmd)
+install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+configure_package_config_file(cmake/hspmdConfig.cmake.in ${PROJECT_BINARY_DIR}/hspmdConfig.cmake
+                              INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hspmdConfig.cmake ${PROJECT_BINARY_DIR}/hspmdConfigVersion.cmake DESTINATION ${package})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,7 +1,9 @@
 # hspmd_room(NAME [FOLDER path] [ROOMS room...] [LINKS target...])
 #
 # Makes the library hspmd_NAME from src/hspmd/FOLDER/*.cc (FOLDER is NAME unless given), and the test program NAME_test from
-# the *_test.cc beside them.
+# the *_test.cc beside them. Two lists remember the rooms, for the installation and for the test of their arrows:
+#   HSPMD_ROOMS   the targets
+#   HSPMD_ARROWS  NAME|FOLDER|room,room,...
 include_guard()
 
 set(HSPMD_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror)
@@ -17,6 +19,10 @@ endif()
 if(HSPMD_SANITIZE)
   add_compile_options(-fsanitize=${HSPMD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HSPMD_SANITIZE})
+endif()
+
+if(HSPMD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # all rooms tell the fuzzer where they have been
 endif()
 
 if(HSPMD_TESTS)
@@ -56,6 +62,8 @@ function(hspmd_room name)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cc$")
 
+  list(JOIN ARG_ROOMS "," arrow)
+  set_property(GLOBAL APPEND PROPERTY HSPMD_ARROWS "${name}|${ARG_FOLDER}|${arrow}")
   list(TRANSFORM ARG_ROOMS PREPEND hspmd_)
   if(sources)
     set(reach PUBLIC)
@@ -66,8 +74,10 @@ function(hspmd_room name)
     add_library(hspmd_${name} INTERFACE)
   endif()
   add_library(hspmd::${name} ALIAS hspmd_${name})
+  set_target_properties(hspmd_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(hspmd_${name} ${reach} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                                     $<INSTALL_INTERFACE:include>)
+  target_compile_features(hspmd_${name} ${reach} cxx_std_20)
   target_link_libraries(hspmd_${name} ${reach} ${ARG_ROOMS} ${ARG_LINKS})
   set_property(GLOBAL APPEND PROPERTY HSPMD_ROOMS hspmd_${name})
 

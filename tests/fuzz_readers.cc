@@ -25,8 +25,8 @@ void require(bool holds) {
 }
 
 [[maybe_unused]] void fuzz_cluster(const std::string& text) {
-  const Cluster cluster = parse_cluster("format: hspmd-cluster/1\n" + text, "cluster");
-  (void)to_string(cluster);
+  const Cluster cluster = parse_cluster(text, "cluster");
+  require(parse_cluster(to_string(cluster), "printed") == cluster);
 }
 
 [[maybe_unused]] void fuzz_config(const std::string& text) {
@@ -40,7 +40,7 @@ void require(bool holds) {
 }
 
 [[maybe_unused]] void fuzz_strategy(const std::string& text) {
-  const Strategy strategy = read_strategy(parse_config("format: hspmd-strategy/1\n" + text, "strategy"));
+  const Strategy strategy = read_strategy(parse_config(text, "strategy"));
   if (problems(strategy, 4).empty()) require(read_strategy(parse_config(to_yaml(strategy), "printed")) == strategy);
 }
 

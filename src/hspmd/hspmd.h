@@ -6,9 +6,15 @@
 //   specialize, check    a program for each device, and the proof that they fit
 //   resolve              how a tensor gets from one layout to another
 //   thread_run           all devices as threads of this process
+//   errors               what is thrown
+//
+//   resolve(parse_annotation("{0-1: Px2}"), parse_annotation("{0-1: Dx2}"), {10, 6}, Cluster::uniform(2))
+//     an AllReduce, 480 bytes
 #pragma once
 
 #include "hspmd/annotation/annotation.h"
+#include "hspmd/base/errors.h"
+#include "hspmd/cluster/cluster.h"
 #include "hspmd/comm/comm_plan.h"
 #include "hspmd/graph/autodiff.h"
 #include "hspmd/graph/graph.h"

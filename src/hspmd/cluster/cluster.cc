@@ -11,13 +11,23 @@ constexpr int kMaxDevices = 1 << 20;
 
 }  // namespace
 
-Cluster::Cluster(std::vector<DeviceType> types, std::vector<ClusterNode> nodes) : types_(std::move(types)), nodes_(std::move(nodes)) {
+Cluster::Cluster(std::vector<DeviceType> types, std::vector<ClusterNode> nodes)
+    : types_(std::move(types)), nodes_(std::move(nodes)) {
   if (nodes_.empty()) invalid("[cluster] a cluster must have a node");
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const ClusterNode& node = nodes_[n];
-    if (node.type < 0 || node.type >= static_cast<int>(types_.size())) invalid("[cluster] the node {} must have a known device type", node.name);
+    if (node.type < 0 || node.type >= static_cast<int>(types_.size()))
+      invalid("[cluster] the node {} must have a known device type", node.name);
     if (node.devices < 1 || device_count() + node.devices > kMaxDevices) {
-      invalid("[cluster] the node {} must have at least one device, the cluster at most 2^20. Received {}.", node.name, node.devices);
+      invalid("[cluster] the node {} must have at least one device, the cluster at most 2^20. Received {}.", node.name,
+              node.devices);
+    }
+    for (const Link& link : {node.link, node.nic}) {
+      if (link.bytes_per_s > 0 && link.latency_s >= 0) continue;
+      invalid(
+          "[cluster] the links of the node {} must have a bandwidth above 0 and a latency of at least 0. Received {} "
+          "B/s, {} s.",
+          node.name, link.bytes_per_s, link.latency_s);
     }
     node_of_device_.insert(node_of_device_.end(), static_cast<std::size_t>(node.devices), static_cast<int>(n));
   }

@@ -22,25 +22,26 @@ struct Link {
 };
 
 struct DeviceType {
-  std::string name;
-  std::map<std::string, double> peak_flops;     // by precision ("bf16", "fp32", "fp64"), flop/s
-  double memory_bytes = 0;                      // 0: not limited
-  double memory_bytes_per_s = 0;                // 0: not modelled
+  std::string name = {};
+  std::map<std::string, double> peak_flops = {};  // by precision ("bf16", "fp32", "fp64"), flop/s
+  double memory_bytes = 0;                        // 0: not limited
+  double memory_bytes_per_s = 0;                  // 0: not modelled
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };
 
 struct ClusterNode {
-  std::string name;
-  int type = 0;      // index into Cluster::types
+  std::string name = {};
+  int type = 0;  // index into Cluster::types
   int devices = 0;
-  Link link;         // joins the devices of the node pairwise
-  Link nic;          // shared by the node, full rate in each direction
+  Link link = {};  // joins the devices of the node pairwise
+  Link nic = {};   // shared by the node, full rate in each direction
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 
 class Cluster {
  public:
-  // Throws InvalidArgument unless every node has a known type and at least one device.
+  // Throws InvalidArgument unless every node has a known type, at least one device and links with a bandwidth; at most
+  // 2^20 devices in all.
   Cluster(std::vector<DeviceType> types, std::vector<ClusterNode> nodes);
 
   // One node of `devices` devices without speed or memory limits, 100 GB/s, 1 us.

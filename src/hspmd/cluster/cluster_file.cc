@@ -13,8 +13,8 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 Link read_link(const ConfigNode& node) {
   node.expect_keys({"gb_per_s", "latency_us"});
   Link link;
-  link.bytes_per_s = node.at("gb_per_s").number(1e-6, 1e9) * 1e9;
-  link.latency_s = node.at("latency_us").number(0, 1e9) * 1e-6;
+  link.bytes_per_s = node.at("gb_per_s").scaled(1e-6, 1e9, 9);
+  link.latency_s = node.at("latency_us").scaled(0, 1e9, -6);
   return link;
 }
 
@@ -24,9 +24,10 @@ DeviceType read_type(const std::string& name, const ConfigNode& node) {
   type.name = name;
   const ConfigNode peaks = node.at("peak_tflops");
   peaks.expect_keys({"bf16", "fp32", "fp64"});
-  for (const std::string& precision : peaks.keys()) type.peak_flops[precision] = peaks.at(precision).number(1e-9, 1e9) * 1e12;
+  for (const std::string& precision : peaks.keys())
+    type.peak_flops[precision] = peaks.at(precision).scaled(1e-9, 1e9, 12);
   if (const auto memory = node.find("memory_gib")) type.memory_bytes = memory->number(1e-6, 1e9) * kGiB;
-  if (const auto bandwidth = node.find("memory_gb_per_s")) type.memory_bytes_per_s = bandwidth->number(1e-6, 1e9) * 1e9;
+  if (const auto bandwidth = node.find("memory_gb_per_s")) type.memory_bytes_per_s = bandwidth->scaled(1e-6, 1e9, 9);
   return type;
 }
 
@@ -56,23 +57,32 @@ Cluster read_cluster(const ConfigNode& root) {
 
 }  // namespace
 
-Cluster load_cluster(const std::string& path) { return read_cluster(load_config(path)); }
-Cluster parse_cluster(const std::string& text, const std::string& file_name) { return read_cluster(parse_config(text, file_name)); }
+Cluster load_cluster(const std::string& path) {
+  return read_cluster(load_config(path));
+}
+Cluster parse_cluster(const std::string& text, const std::string& file_name) {
+  return read_cluster(parse_config(text, file_name));
+}
 
 std::string to_string(const Cluster& cluster) {
   std::string text = "format: hspmd-cluster/1\ndevice_types:\n";
   for (const DeviceType& type : cluster.types()) {
     std::string peaks;
-    for (const auto& [precision, flops] : type.peak_flops) peaks += fmt::format("{}{}: {}", peaks.empty() ? "" : ", ", precision, number_text(flops / 1e12));
-    text += fmt::format("  {}: {{peak_tflops: {{{}}}", type.name, peaks);
+    for (const auto& [precision, flops] : type.peak_flops)
+      peaks += fmt::format("{}{}: {}", peaks.empty() ? "" : ", ", precision, number_text(flops, -12));
+    text += fmt::format("  {}: {{peak_tflops: {{{}}}", word_text(type.name), peaks);
     if (type.memory_bytes > 0) text += fmt::format(", memory_gib: {}", number_text(type.memory_bytes / kGiB));
-    if (type.memory_bytes_per_s > 0) text += fmt::format(", memory_gb_per_s: {}", number_text(type.memory_bytes_per_s / 1e9));
+    if (type.memory_bytes_per_s > 0)
+      text += fmt::format(", memory_gb_per_s: {}", number_text(type.memory_bytes_per_s, -9));
     text += "}\n";
   }
   text += "nodes:\n";
-  const auto link = [](const Link& l) { return fmt::format("{{gb_per_s: {}, latency_us: {}}}", number_text(l.bytes_per_s / 1e9), number_text(l.latency_s * 1e6)); };
+  const auto link = [](const Link& l) {
+    return fmt::format("{{gb_per_s: {}, latency_us: {}}}", number_text(l.bytes_per_s, -9), number_text(l.latency_s, 6));
+  };
   for (const ClusterNode& node : cluster.nodes()) {
-    text += fmt::format("  - {{name: {}, type: {}, devices: {}, link: {}, nic: {}}}\n", node.name, cluster.types()[static_cast<std::size_t>(node.type)].name, node.devices,
+    text += fmt::format("  - {{name: {}, type: {}, devices: {}, link: {}, nic: {}}}\n", word_text(node.name),
+                        word_text(cluster.types()[static_cast<std::size_t>(node.type)].name), node.devices,
                         link(node.link), link(node.nic));
   }
   return text;

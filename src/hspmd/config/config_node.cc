@@ -1,8 +1,10 @@
 #include "hspmd/config/config_node.h"
 
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/parser.h>
+
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::uintmax_t kMaxFileBytes = 64U << 20;
 constexpr std::size_t kMaxNesting = 100;
+constexpr std::size_t kMaxValues = 1U << 20;
 
 std::string joined(const std::vector<std::string_view>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
@@ -34,6 +37,98 @@ void check_nesting(const std::string& text, const std::string& name) {
     if (depth > kMaxNesting || dashes > kMaxNesting)
       invalid("{}: a file may nest at most {} levels", name, kMaxNesting);
   }
+}
+
+// YAML's parser shares what an alias names, even with a list that holds itself: walking it shows what it expands to.
+void check_values(const YAML::Node& node, const std::string& name, std::size_t depth, std::size_t& values) {
+  const int line = node.Mark().line + 1;
+  if (depth > kMaxNesting) invalid("{}:{}: a file may nest at most {} levels", name, line, kMaxNesting);
+  if (++values > kMaxValues) invalid("{}:{}: a file may hold at most {} values", name, line, kMaxValues);
+  if (node.IsSequence()) {
+    for (const auto& item : node) check_values(item, name, depth + 1, values);
+  }
+  if (!node.IsMap()) return;
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    const int at = entry.first.Mark().line + 1;
+    if (!entry.first.IsScalar()) invalid("{}:{}: a key must be a word", name, at);
+    const std::string& key = entry.first.Scalar();
+    if (!seen.insert(key).second) invalid("{}:{}: the key \"{}\" stands twice", name, at, key);
+    check_values(entry.second, name, depth + 1, values);
+  }
+}
+
+// JSON writes a character beyond 16 bits as two escapes; YAML as one of eight digits.
+std::string join_surrogates(const std::string& text) {
+  const auto unit = [&](std::size_t i) {  // of \uXXXX, which ends within the text
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data() + i + 2, text.data() + i + 6, value, 16);
+    const bool whole = error == std::errc{} && end == text.data() + i + 6;
+    return whole && text.compare(i, 2, "\\u") == 0 ? value : 0;
+  };
+  std::string joined_text;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::uint32_t high = text[i] == '\\' && i + 12 <= text.size() ? unit(i) : 0;
+    const std::uint32_t low = high >> 10 == 0x36 ? unit(i + 6) : 0;
+    if (low >> 10 == 0x37) {
+      joined_text += fmt::format("\\U{:08x}", 0x10000 + ((high & 0x3ff) << 10) + (low & 0x3ff));
+      i += 11;
+      continue;
+    }
+    joined_text += text[i];
+    if (text[i] == '\\' && i + 1 < text.size()) joined_text += text[++i];  // what it escapes is no escape
+  }
+  return joined_text;
+}
+
+// Listens to a parser without keeping what it says.
+class Passing : public YAML::EventHandler {
+  using Mark = YAML::Mark;
+  using Style = YAML::EmitterStyle::value;
+  void OnDocumentStart(const Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const Mark&, YAML::anchor_t) override {}
+  void OnAlias(const Mark&, YAML::anchor_t) override {}
+  void OnScalar(const Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
+  void OnMapEnd() override {}
+};
+
+// YAML::Load stops after the first document, and YAML::LoadAll never does where a stray comma follows.
+void check_single(const std::string& text, const std::string& name) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Passing passing;
+  if (parser.HandleNextDocument(passing) && parser.HandleNextDocument(passing)) {
+    invalid("{}: a file must hold one document; more follows its end", name);
+  }
+}
+
+YAML::Node read_document(const std::string& text, const std::string& name) {
+  try {
+    const std::string yaml = join_surrogates(text);
+    check_single(yaml, name);
+    const YAML::Node root = YAML::Load(yaml);
+    std::size_t values = 0;
+    check_values(root, name, 0, values);
+    return root;
+  } catch (const YAML::Exception& error) {
+    invalid("{}:{}: this must be YAML or JSON: {}", name, std::max(error.mark.line, 0) + 1, error.msg);
+  }
+}
+
+// The place for a flag's value below a map, or at an index of a list.
+YAML::Node child_of(YAML::Node& node, const std::string& key, const std::string& dotted) {
+  if (node.IsMap()) return node[key];
+  if (!node.IsSequence())
+    invalid("--{}: what holds {} must be a map or a list; the file has another value there", dotted, key);
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+  const bool whole = error == std::errc{} && end == key.data() + key.size();
+  if (!whole || index >= node.size()) invalid("--{}: {} must be an index below {}", dotted, key, node.size());
+  return node[index];
 }
 
 std::size_t edits(std::string_view a, std::string_view b) {
@@ -87,21 +182,14 @@ std::optional<ConfigNode> ConfigNode::find(const std::string& key) const {
 
 ConfigNode ConfigNode::at(const std::string& key) const {
   auto child = find(key);
-  if (!child) invalid("{}{}the key \"{}\" is required", where(), key_.empty() ? ": " : ": ", key);
+  if (!child) invalid("{}: the key \"{}\" is required", where(), key);
   return *child;
 }
 
 std::vector<std::string> ConfigNode::keys() const {
   if (!node_.IsMap()) fail("a map of keys");
   std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (const auto& entry : node_) {
-    if (!entry.first.IsScalar()) fail("a map whose keys are words");
-    names.push_back(entry.first.Scalar());
-    if (!seen.insert(names.back()).second) {
-      invalid("{}:{}: the key \"{}\" stands twice", file_, entry.first.Mark().line + 1, names.back());
-    }
-  }
+  for (const auto& entry : node_) names.push_back(entry.first.Scalar());
   return names;
 }
 
@@ -127,30 +215,37 @@ std::string ConfigNode::text() const {
   return node_.Scalar();
 }
 
+std::optional<std::string> ConfigNode::bare() const {
+  if (!node_.IsScalar() || node_.Tag() == "!") return std::nullopt;
+  return node_.Scalar();
+}
+
 std::int64_t ConfigNode::integer(std::int64_t least, std::int64_t most) const {
-  const auto must = [&] { return fmt::format("an integer from {} to {}", least, most); };
-  if (!node_.IsScalar()) fail(must());
-  const std::string& digits = node_.Scalar();
+  const std::string digits = bare().value_or("");
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc{} || end != digits.data() + digits.size() || value < least || value > most) fail(must());
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  if (!whole || value < least || value > most) fail(fmt::format("an integer from {} to {}", least, most));
   return value;
 }
 
 double ConfigNode::number(double least, double most) const {
-  const auto must = [&] { return fmt::format("a number from {} to {}", number_text(least), number_text(most)); };
-  if (!node_.IsScalar()) fail(must());
-  const std::string& digits = node_.Scalar();
-  double value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc{} || end != digits.data() + digits.size() || !(value >= least && value <= most)) fail(must());
-  return value;
+  return scaled(least, most, 0);
+}
+
+double ConfigNode::scaled(double least, double most, int shift) const {
+  const std::string digits = bare().value_or("");
+  const auto value = read_number(digits);
+  const bool inside = value && *value >= least && *value <= most;
+  const auto in_unit = inside ? read_number(digits, shift) : std::nullopt;
+  if (!in_unit) fail(fmt::format("a number from {} to {}", number_text(least), number_text(most)));
+  return *in_unit;
 }
 
 bool ConfigNode::boolean() const {
-  if (node_.IsScalar() && node_.Scalar() == "true") return true;
-  if (node_.IsScalar() && node_.Scalar() == "false") return false;
-  fail("true or false");
+  const std::string word = bare().value_or("");
+  if (word != "true" && word != "false") fail("true or false");
+  return word == "true";
 }
 
 std::string ConfigNode::choice(const std::vector<std::string_view>& allowed,
@@ -169,11 +264,7 @@ std::string ConfigNode::choice(const std::vector<std::string_view>& allowed,
 ConfigNode parse_config(const std::string& text, const std::string& name) {
   if (text.size() > kMaxFileBytes) invalid("{}: a file may have at most 64 MiB", name);
   check_nesting(text, name);
-  try {
-    return {YAML::Load(text), name, ""};
-  } catch (const YAML::Exception& error) {
-    invalid("{}:{}: this must be YAML or JSON: {}", name, error.mark.line + 1, error.msg);
-  }
+  return {read_document(text, name), name, ""};
 }
 
 ConfigNode load_config(const std::string& path) {
@@ -194,28 +285,26 @@ void expect_format(const ConfigNode& root, const std::string& format) {
   if (!root.is_map()) root.fail(fmt::format("a map that begins with `format: {}`", format));
   const auto found = root.find("format");
   if (!found) invalid("{}: the file must begin with `format: {}`", root.file(), format);
-  if (found->text() != format) found->fail(fmt::format("`{}`", format));
+  if (!found->yaml().IsScalar() || found->text() != format) found->fail(fmt::format("`{}`", format));
 }
 
 void apply_override(ConfigNode& root, const std::string& dotted, const std::string& value) {
+  std::vector<std::string> path(1);
+  for (const char c : dotted) {
+    if (c == '.') {
+      path.emplace_back();
+    } else {
+      path.back() += c;
+    }
+  }
+  if (std::find(path.begin(), path.end(), "") != path.end()) invalid("--{}: a key must read like optimizer.lr", dotted);
   YAML::Node node = root.yaml();
-  std::stringstream words(dotted);
-  std::string word;
-  std::vector<std::string> path;
-  while (std::getline(words, word, '.')) path.push_back(word);
-  if (path.empty() || std::find(path.begin(), path.end(), "") != path.end())
-    invalid("--{}: a key must read like optimizer.lr", dotted);
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    YAML::Node next = node[path[i]];
-    if (next.IsDefined() && !next.IsMap()) next = node[path[i]] = YAML::Node(YAML::NodeType::Map);
+    YAML::Node next = child_of(node, path[i], dotted);
+    if (!next.IsDefined() || next.IsNull()) next = YAML::Node(YAML::NodeType::Map);
     node.reset(next);
   }
-  check_nesting(value, "--" + dotted);
-  try {
-    node[path.back()] = YAML::Load(value);
-  } catch (const YAML::Exception& error) {
-    invalid("--{}: the value must be YAML: {}. Received \"{}\".", dotted, error.msg, value);
-  }
+  child_of(node, path.back(), dotted) = parse_config(value, "--" + dotted).yaml();
 }
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
@@ -231,10 +320,23 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
   return best;
 }
 
-std::string number_text(double value) {
-  char buffer[64];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end};
+std::string word_text(std::string_view text) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/'; };
+  const auto safe = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == ' '; };
+  const bool plain =
+      !text.empty() && letter(text.front()) && text.back() != ' ' && std::all_of(text.begin(), text.end(), safe);
+  const bool other = text == "true" || text == "false" || text == "null" || text == "Null" || text == "NULL";
+  if (plain && !other) return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
 }
 
 std::string resolve_path(const std::string& path, const std::string& beside_file) {

@@ -4,7 +4,8 @@
 //   run.yaml:7: data.sequence_length must be an integer from 1 to 1048576. Received "abc".
 //   run.yaml:9: data.shufle is not known; the nearest known key is "shuffle". Known here: path, tokenizer, ...
 //
-// Files are not trusted: sizes, nesting and numbers are bounded, duplicate keys refused.
+// Files are not trusted: at most 64 MiB, 100 levels and 2^20 values (an alias counts as what it stands for); keys are
+// words, once each; one document a file. A quoted number is a word.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -15,12 +16,14 @@
 #include <string_view>
 #include <vector>
 
+#include "hspmd/config/numbers.h"
+
 namespace hspmd {
 
 class ConfigNode {
  public:
-  ConfigNode(YAML::Node node, std::string file, std::string key)
-      : node_(std::move(node)), file_(std::move(file)), key_(std::move(key)) {}
+  ConfigNode(const YAML::Node& node, std::string file, std::string key)
+      : node_(node), file_(std::move(file)), key_(std::move(key)) {}
 
   // Of a map. `at` throws where the key is missing; `known` lists all keys that may stand here.
   [[nodiscard]] ConfigNode at(const std::string& key) const;
@@ -33,8 +36,12 @@ class ConfigNode {
 
   [[nodiscard]] std::vector<ConfigNode> list() const;
   [[nodiscard]] std::string text() const;
+  // The text of a scalar without quotes, which may be a number or a truth value; else nullopt.
+  [[nodiscard]] std::optional<std::string> bare() const;
   [[nodiscard]] std::int64_t integer(std::int64_t least, std::int64_t most) const;
   [[nodiscard]] double number(double least, double most) const;
+  // A number in a unit of 10^shift: `gb_per_s: 400` with the shift 9 is 4e11. The bounds are in the file's unit.
+  [[nodiscard]] double scaled(double least, double most, int shift) const;
   [[nodiscard]] bool boolean() const;
   // One of the allowed words; a word of `later` is refused as not built yet.
   [[nodiscard]] std::string choice(const std::vector<std::string_view>& allowed,
@@ -60,15 +67,15 @@ class ConfigNode {
 // The file must begin with `format: <format>`.
 void expect_format(const ConfigNode& root, const std::string& format);
 
-// Sets a dotted key ("optimizer.lr") to a YAML value, making maps on the way.
+// Sets a dotted key ("optimizer.lr", "pipelines.0.micro_batches") to a YAML value, making maps on the way.
 void apply_override(ConfigNode& root, const std::string& dotted, const std::string& value);
 
 // The candidate with the fewest edits to the word; nullopt when all are far from it.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& candidates);
 
-// The shortest text that reads back to the same double.
-[[nodiscard]] std::string number_text(double value);
+// The text as a value that reads back: bare where that is safe, else in double quotes.
+[[nodiscard]] std::string word_text(std::string_view text);
 
 // Relative paths in a file are relative to the file's folder, unless only the working folder has them.
 [[nodiscard]] std::string resolve_path(const std::string& path, const std::string& beside_file);

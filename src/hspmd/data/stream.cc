@@ -21,7 +21,8 @@ std::uint64_t next(std::uint64_t& state) {
 Stream::Stream(Tokens tokens, std::int64_t sequence_length, Shuffle shuffle, std::uint64_t seed)
     : tokens_(std::move(tokens)), length_(sequence_length), shuffle_(shuffle), seed_(seed) {
   if (tokens_.size() < sequence_length + 1) {
-    invalid("[data] the data must have at least sequence_length + 1 = {} tokens. Received {}.", sequence_length + 1, tokens_.size());
+    invalid("[data] the data must have at least sequence_length + 1 = {} tokens. Received {}.", sequence_length + 1,
+            tokens_.size());
   }
   samples_ = std::min<std::int64_t>((tokens_.size() - 1) / sequence_length, std::int64_t{1} << 31);
 }
@@ -48,7 +49,8 @@ void Stream::prepare(std::int64_t begin, std::int64_t end) {
 std::int64_t Stream::first_token(std::int64_t sequence) const {
   const std::int64_t sample = sequence % samples_;
   if (shuffle_ == Shuffle::kNo) return sample * length_;
-  const auto epoch = std::find_if(epochs_.begin(), epochs_.end(), [&](const Epoch& e) { return e.index == sequence / samples_; });
+  const auto epoch =
+      std::find_if(epochs_.begin(), epochs_.end(), [&](const Epoch& e) { return e.index == sequence / samples_; });
   check_internal(epoch != epochs_.end(), "an epoch is prepared before its sequences are read");
   return static_cast<std::int64_t>(epoch->order[static_cast<std::size_t>(sample)]) * length_;
 }

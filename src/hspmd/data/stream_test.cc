@@ -1,5 +1,6 @@
 #include "hspmd/data/stream.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,7 +22,9 @@ class Folder : public ::testing::Test {
     fs::create_directories(path_ / "b");
   }
   void TearDown() override { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& bytes) const { std::ofstream(path_ / name, std::ios::binary) << bytes; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+  }
   fs::path path_;
 };
 
@@ -58,6 +61,37 @@ TEST_F(Folder, RefusesWhatIsNotThere) {
   EXPECT_THROW((void)Tokens::load({(path_ / "a").string()}, 256), InvalidArgument);
 }
 
+TEST_F(Folder, RefusesTokensWithAnIndexOfDocuments) {
+  write("t.bin", std::string("\x01\x00", 2));
+  write("t.idx", "MMIDIDX");
+
+  for (const fs::path& path : {path_, path_ / "t.bin", path_ / "t.idx"}) {
+    EXPECT_THROW((void)Tokens::load({path.string()}, 257), InvalidArgument) << path;
+  }
+}
+
+TEST_F(Folder, RefusesWhatIsNeitherFileNorFolder) {
+  EXPECT_THROW((void)Tokens::load({"/dev/zero"}, 257), InvalidArgument);
+}
+
+TEST_F(Folder, PassesLinksToNowhere) {
+  write("a", "x");
+  fs::create_symlink(path_ / "none", path_ / "link");
+
+  EXPECT_EQ(Tokens::load({path_.string()}, 257).size(), 2);
+}
+
+TEST_F(Folder, NamesTheTokenThatTheVocabularyLacks) {
+  write("t.bin", std::string("\x01\x00\x09\x00", 4));
+  try {
+    (void)Tokens::load({(path_ / "t.bin").string()}, 9);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("byte 2")) << error.what();
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("Received 9")) << error.what();
+  }
+}
+
 TEST(Stream, SamplesOverlapByOneToken) {
   Stream stream(Tokens::of({0, 1, 2, 3, 4, 5, 6, 7, 8}), 4, Shuffle::kNo, 1);
   EXPECT_EQ(stream.samples(), 2);
@@ -82,7 +116,9 @@ TEST(Stream, AnEpochIsAPermutationThatSeedAndEpochFix) {
   EXPECT_NE(first, epoch(2, 0));
 }
 
-TEST(Stream, NeedsOneSample) { EXPECT_THROW(Stream(Tokens::of({1, 2, 3}), 3, Shuffle::kNo, 1), InvalidArgument); }
+TEST(Stream, NeedsOneSample) {
+  EXPECT_THROW(Stream(Tokens::of({1, 2, 3}), 3, Shuffle::kNo, 1), InvalidArgument);
+}
 
 }  // namespace
 }  // namespace hspmd

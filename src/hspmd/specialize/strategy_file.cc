@@ -82,7 +82,7 @@ Strategy load_strategy(const std::string& path) {
 
 std::string to_yaml(const Strategy& strategy) {
   std::string text = "format: hspmd-strategy/1\n";
-  if (!strategy.name.empty()) text += fmt::format("name: {}\n", nlohmann::json(strategy.name).dump());
+  if (!strategy.name.empty()) text += fmt::format("name: {}\n", word_text(strategy.name));
   text += fmt::format("schedule: {}\nzero: 0\npipelines:\n", to_string(strategy.schedule));
   for (const PipelineSpec& pipeline : strategy.pipelines) {
     text += fmt::format("  - micro_batch_sizes: [{}]\n    stages:\n", fmt::join(pipeline.micro_batch_sizes, ", "));
@@ -146,7 +146,7 @@ std::string to_json(const Plan& plan, const std::optional<Strategy>& strategy) {
   json["reshards"] = nlohmann::ordered_json::object();
   for (const auto& [name, annotation] : plan.tensors()) json["tensors"][name] = to_string(*annotation);
   for (const auto& [name, annotation] : plan.reshards()) json["reshards"][name] = to_string(*annotation);
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hspmd
