@@ -1,234 +1,320 @@
 #include "hspmd/comm/assign.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "hspmd/comm/device_index.h"
 
 namespace hspmd::comm {
 namespace {
 
-bool contains(const std::vector<Device>& devices, Device d) { return std::find(devices.begin(), devices.end(), d) != devices.end(); }
+constexpr std::int64_t kLeastPartBytes = 16 << 10;  // a smaller part of a sum is not worth a message of its own
 
-std::vector<Device> sorted(std::vector<Device> devices) {
-  std::sort(devices.begin(), devices.end());
-  return devices;
+using Alternative = std::vector<const Replicas*>;  // by addend
+
+std::vector<Alternative> alternatives(const Layout& layout, std::span<const std::uint32_t> parts) {
+  std::vector<Alternative> result;
+  for (const std::uint32_t p : parts) {
+    if (result.empty() || layout.subgroups == Subgroups::kAlternatives) result.emplace_back();
+    for (const Replicas& addend : layout.parts[p].addends) result.back().push_back(&addend);
+  }
+  return result;
 }
 
-// The alternative with the fewest addends; of equals the first.
-std::size_t fewest_addends(const Side& side) {
-  std::size_t best = 0;
-  for (std::size_t a = 1; a < side.size(); ++a) {
-    if (side[a].size() < side[best].size()) best = a;
-  }
-  return best;
+std::size_t fewest_addends(const std::vector<Alternative>& side) {
+  const auto fewer = [](const Alternative& a, const Alternative& b) { return a.size() < b.size(); };
+  return static_cast<std::size_t>(std::min_element(side.begin(), side.end(), fewer) - side.begin());
 }
 
 // One replica of each addend, those of one index together: Px2 Dx2 reduces in {0,2} and {1,3}.
 std::vector<Device> reducing_group(const Alternative& alternative, std::size_t replica) {
   std::vector<Device> group;
-  for (const Replicas& addend : alternative) group.push_back(addend[replica % addend.size()]);
+  group.reserve(alternative.size());
+  for (const Replicas* addend : alternative) group.push_back((*addend)[replica % addend->size()]);
   return group;
 }
 
+// Where a device stands in the source of the cell at hand.
 struct Place {
-  std::size_t addend = 0;
-  std::size_t replica = 0;
+  std::uint32_t cell = 0;  // counts from 1; a place of another cell is none
+  std::uint32_t alternative = 0;
+  std::uint32_t addend = 0;
+  std::uint32_t replica = 0;
 };
 
 class Assigner {
  public:
-  explicit Assigner(int element_bytes) : element_bytes_(element_bytes) {}
+  Assigner(const Overlay& overlay, int element_bytes, AssignPolicy policy)
+      : overlay_(overlay), element_bytes_(element_bytes), policy_(policy), index_(all_devices(overlay)), places_(index_.size()), taken_(index_.size(), 0) {}
 
-  Assignment run(const std::vector<Cell>& cells) {
-    for (const Cell& cell : cells) result_.reduces_first = result_.reduces_first || needs_two_stages(cell);
-    for (const Cell& cell : cells) serve(cell);
+  Assignment run() {
+    for (const Cell& cell : overlay_.cells) serve(cell);
     return std::move(result_);
   }
 
  private:
-  // Devices that need the whole value of the cell.
-  static std::vector<Device> whole_requirers(const Cell& cell) {
-    std::vector<Device> requirers;
-    for (const Alternative& alternative : cell.destination) {
-      if (alternative.size() == 1) requirers.insert(requirers.end(), alternative[0].begin(), alternative[0].end());
+  static std::vector<Device> all_devices(const Overlay& overlay) {
+    std::vector<Device> devices;
+    for (const Layout* layout : {&overlay.from, &overlay.to}) {
+      for (const Part& part : layout->parts) {
+        for (const Replicas& addend : part.addends) devices.insert(devices.end(), addend.begin(), addend.end());
+      }
     }
-    return requirers;
-  }
-
-  // The replica indices whose whole reducing group requires the cell.
-  static std::vector<std::size_t> all_reducing(const Alternative& source, const std::vector<Device>& requirers) {
-    const std::vector<Device> wanted = sorted(requirers);
-    std::vector<std::size_t> replicas;
-    std::size_t count = source.front().size();
-    for (const Replicas& addend : source) count = std::min(count, addend.size());
-    for (std::size_t r = 0; r < count; ++r) {
-      const std::vector<Device> group = reducing_group(source, r);
-      const bool all = std::all_of(group.begin(), group.end(), [&](Device d) { return std::binary_search(wanted.begin(), wanted.end(), d); });
-      if (all) replicas.push_back(r);
-    }
-    return replicas;
-  }
-
-  static bool needs_two_stages(const Cell& cell) {
-    const Alternative& source = cell.source[fewest_addends(cell.source)];
-    const std::vector<Device> requirers = whole_requirers(cell);
-    if (source.size() == 1 || requirers.size() < 2) return false;
-    return all_reducing(source, requirers).size() * source.size() != requirers.size();
+    return devices;
   }
 
   void serve(const Cell& cell) {
-    std::vector<Device> requirers = whole_requirers(cell);
-    // Beside whole requirers in two stages a decomposition takes the reduced value in its first addend: a device
-    // could not hold both an addend and the sum in between.
-    const bool from_sum = result_.reduces_first && !requirers.empty();
-    for (const Alternative& alternative : cell.destination) {
-      if (alternative.size() == 1) continue;
-      if (!from_sum) {
-        serve_partial(cell, alternative);
-        continue;
-      }
-      requirers.insert(requirers.end(), alternative[0].begin(), alternative[0].end());
-      for (std::size_t b = 1; b < alternative.size(); ++b) {
-        for (const Device d : alternative[b]) result_.last.push_back({cell.box, {}, {d}});
+    ++now_;
+    source_ = alternatives(overlay_.from, overlay_.sources(cell));
+    const std::vector<Alternative> destination = alternatives(overlay_.to, overlay_.destinations(cell));
+    mark_places();
+    requirers_.clear();
+    for (const Alternative& alternative : destination) {
+      if (alternative.size() > 1) {
+        serve_partial(cell.box, alternative);
+      } else {
+        requirers_.insert(requirers_.end(), alternative[0]->begin(), alternative[0]->end());
       }
     }
-    if (!requirers.empty()) serve_whole(cell, requirers);
+    if (requirers_.empty()) return;
+    const std::size_t fewest = fewest_addends(source_);
+    if (source_[fewest].size() == 1) {
+      copy(cell.box);
+    } else {
+      reduce(cell.box, fewest, destination);
+    }
   }
 
-  void serve_whole(const Cell& cell, const std::vector<Device>& requirers) {
-    const Alternative& source = cell.source[fewest_addends(cell.source)];
-    if (source.size() > 1) {
-      reduce(cell, source, requirers);
+  void mark_places() {
+    for (std::uint32_t s = 0; s < source_.size(); ++s) {
+      for (std::uint32_t a = 0; a < source_[s].size(); ++a) {
+        const Replicas& replicas = *source_[s][a];
+        for (std::uint32_t r = 0; r < replicas.size(); ++r) places_[index_.at(replicas[r])] = {now_, s, a, r};
+      }
+    }
+  }
+
+  [[nodiscard]] const Place* place(Device device) const {
+    const Place& p = places_[index_.at(device)];
+    return p.cell == now_ ? &p : nullptr;
+  }
+
+  void copy(const Box& box) {
+    Job job;
+    job.box = box;
+    for (const Device d : requirers_) {
+      const Place* p = place(d);
+      (p != nullptr && source_[p->alternative].size() == 1 ? job.keepers : job.requirers).push_back(d);
+    }
+    for (const Alternative& alternative : source_) {
+      if (alternative.size() == 1) job.holders.insert(job.holders.end(), alternative[0]->begin(), alternative[0]->end());
+    }
+    if (job.requirers.empty()) {
+      for (const Device d : job.keepers) result_.settled.push_back({box, {d}, {d}});
       return;
     }
-    std::vector<Device> holders;
-    for (const Alternative& alternative : cell.source) {
-      if (alternative.size() == 1) holders.insert(holders.end(), alternative[0].begin(), alternative[0].end());
+    job.bytes = volume(box) * element_bytes_;
+    result_.jobs.push_back(std::move(job));
+  }
+
+  void reduce(const Box& box, std::size_t fewest, const std::vector<Alternative>& destination) {
+    std::vector<std::vector<Device>> takers(source_.size());
+    for (const Device d : requirers_) {
+      const Place* p = place(d);
+      const bool own = policy_.sums == AssignPolicy::Sums::kOwn && p != nullptr && source_[p->alternative].size() - 1 <= source_[fewest].size();
+      takers[own ? p->alternative : fewest].push_back(d);
     }
-    copy(cell.box, holders, requirers);
-    if (result_.reduces_first) {  // what is copied in the second stage must outlive the first
-      for (const Device d : holders) result_.first.push_back({cell.box, {d}, {d}});
+    for (std::size_t s = 0; s < source_.size(); ++s) {
+      if (!takers[s].empty()) reduce_for(box, s, takers[s], destination);
     }
   }
 
-  void reduce(const Cell& cell, const Alternative& source, const std::vector<Device>& requirers) {
-    std::vector<Move>& moves = result_.reduces_first ? result_.first : result_.last;
-    std::vector<Device> reduced;
-    for (const std::size_t r : all_reducing(source, requirers)) {
-      const std::vector<Device> group = reducing_group(source, r);
-      moves.push_back({cell.box, group, group});
-      reduced.insert(reduced.end(), group.begin(), group.end());
+  void reduce_for(const Box& box, std::size_t s, const std::vector<Device>& takers, const std::vector<Alternative>& destination) {
+    const Alternative& source = source_[s];
+    std::vector<Device> inside;  // of S and T
+    for (const Device d : takers) {
+      const Place* p = place(d);
+      if (p != nullptr && p->alternative == s) inside.push_back(d);
     }
-    if (reduced.empty()) {
-      const Device reducer = choose_reducer(source, requirers);
-      moves.push_back({cell.box, reducing_group(source, replica_of(source, reducer)), {reducer}});
-      reduced = {reducer};
+    if (inside.size() == takers.size() && all_reduced(box, source, takers)) return;
+    if (takers.size() == 1 || (source.size() == 2 && inside.size() == takers.size())) {
+      for (const Device d : takers) result_.settled.push_back({box, reducing_group(source, replica(d)), {d}});
+      return;
     }
-    if (result_.reduces_first) copy(cell.box, reduced, requirers);
+    reduce_then_copy(box, source, takers, inside.empty() ? reducers(source, takers, destination) : inside);
   }
 
-  // Of both sides if there is one, else a lone requirer, else of the source; in turn, so that many cells share the work.
-  Device choose_reducer(const Alternative& source, const std::vector<Device>& requirers) {
-    if (requirers.size() == 1) return requirers.front();
-    std::vector<Device> candidates;
-    for (const Replicas& addend : source) {
-      for (const Device d : addend) {
-        if (contains(requirers, d)) candidates.push_back(d);
+  // Of the addends that a device sums: those that stand where it does; one from outside takes its turn.
+  [[nodiscard]] std::size_t replica(Device device) {
+    const Place* p = place(device);
+    return p == nullptr ? turn_++ : p->replica;
+  }
+
+  // When the takers make up whole reducing groups, each of these sums.
+  bool all_reduced(const Box& box, const Alternative& source, const std::vector<Device>& takers) {
+    if (takers.size() < source.size() || takers.size() % source.size() != 0) return false;
+    std::size_t count = source.front()->size();
+    for (const Replicas* addend : source) count = std::min(count, addend->size());
+    ++stamp_;
+    for (const Device d : takers) taken_[index_.at(d)] = stamp_;
+    std::vector<std::size_t> complete;
+    for (std::size_t r = 0; r < count; ++r) {
+      const bool all = std::all_of(source.begin(), source.end(), [&](const Replicas* addend) { return taken_[index_.at((*addend)[r])] == stamp_; });
+      if (all) complete.push_back(r);
+    }
+    if (complete.size() * source.size() != takers.size()) return false;
+    for (const std::size_t r : complete) {
+      std::vector<Device> group = reducing_group(source, r);
+      result_.settled.push_back({box, group, group});
+    }
+    return true;
+  }
+
+  // Where S and T do not meet. A device cannot hold an addend of its own beside the sum.
+  std::vector<Device> reducers(const Alternative& source, const std::vector<Device>& takers, const std::vector<Alternative>& destination) {
+    if (policy_.reducers == AssignPolicy::Reducers::kDestination) return takers;
+    ++stamp_;
+    for (const Alternative& alternative : destination) {
+      if (alternative.size() == 1) continue;
+      for (const Replicas* addend : alternative) {
+        for (const Device d : *addend) taken_[index_.at(d)] = stamp_;
       }
     }
-    if (candidates.empty()) {
-      for (const Replicas& addend : source) candidates.insert(candidates.end(), addend.begin(), addend.end());
-    }
-    return candidates[turn_++ % candidates.size()];
-  }
-
-  static std::size_t replica_of(const Alternative& source, Device device) {
-    for (const Replicas& addend : source) {
-      const auto found = std::find(addend.begin(), addend.end(), device);
-      if (found != addend.end()) return static_cast<std::size_t>(found - addend.begin());
-    }
-    return 0;
-  }
-
-  void copy(const Box& box, const std::vector<Device>& holders, const std::vector<Device>& requirers) {
-    const std::int64_t bytes = volume(box) * element_bytes_;
-    const std::vector<Device> holding = sorted(holders);
-    std::size_t pair = 0;
-    for (const Device d : requirers) {
-      if (std::binary_search(holding.begin(), holding.end(), d)) {
-        result_.last.push_back({box, {d}, {d}});
-      } else {
-        result_.copies.push_back({0, box, holders, d, pair++, bytes});
+    // The other takers' reducers may hold the cell too.
+    for (const Device d : requirers_) taken_[index_.at(d)] = stamp_;
+    std::vector<Device> free;
+    for (const Replicas* addend : source) {
+      for (const Device d : *addend) {
+        if (taken_[index_.at(d)] != stamp_) free.push_back(d);
       }
     }
+    return free.empty() ? takers : free;
   }
 
-  // Each source addend to the destination addend where the fewest replicas lack it.
-  static std::vector<std::size_t> place_addends(const Alternative& source, const Alternative& destination, std::size_t& moved) {
-    std::vector<std::size_t> placed;
-    moved = 0;
-    for (std::size_t a = 0; a < source.size(); ++a) {
-      std::size_t best = 0;
-      std::size_t fewest = std::numeric_limits<std::size_t>::max();
-      const auto try_at = [&](std::size_t b) {
-        std::size_t lacking = 0;
-        for (const Device d : destination[b]) lacking += contains(source[a], d) ? 0 : 1;
-        if (lacking < fewest) {
-          fewest = lacking;
-          best = b;
-        }
-      };
-      // The addend at its own index first: mostly it stays where it is.
-      try_at(a % destination.size());
-      for (std::size_t b = 0; b < destination.size() && fewest > 0; ++b) try_at(b);
-      placed.push_back(best);
-      moved += fewest;
+  void reduce_then_copy(const Box& box, const Alternative& source, const std::vector<Device>& takers, const std::vector<Device>& reducers) {
+    const auto count = static_cast<std::int64_t>(reducers.size());
+    const std::int64_t worth = std::max<std::int64_t>(volume(box) * element_bytes_ / kLeastPartBytes, 1);
+    const std::vector<Box> parts = sliced(box, std::min(count, worth));
+    for (const Box& part : parts) {
+      // In turn, so that many small cells share the work.
+      const Device reducer = reducers[turn_++ % reducers.size()];
+      result_.sums.push_back({part, reducing_group(source, replica(reducer)), {reducer}});
+      result_.copies.push_back({part, {reducer}, takers});
     }
-    return placed;
   }
 
-  void serve_partial(const Cell& cell, const Alternative& destination) {
-    std::size_t chosen = 0;
-    std::size_t fewest = std::numeric_limits<std::size_t>::max();
-    std::vector<std::size_t> placed;
-    for (std::size_t s = 0; s < cell.source.size() && fewest > 0; ++s) {
-      std::size_t moved = 0;
-      std::vector<std::size_t> candidate = place_addends(cell.source[s], destination, moved);
-      if (moved >= fewest) continue;
-      fewest = moved;
-      chosen = s;
-      placed = std::move(candidate);
+  // The destination addend of each source addend of an alternative, and how many replicas lack theirs.
+  struct Placement {
+    std::vector<std::size_t> at;
+    std::size_t moved = 0;
+  };
+  [[nodiscard]] Placement place_addends(std::uint32_t s, const Alternative& destination) const {
+    const std::size_t count = source_[s].size();
+    Placement result;
+    std::vector<std::size_t> lacking;
+    for (std::size_t a = 0; a < count; ++a) {
+      result.at.push_back(a % destination.size());
+      lacking.push_back(destination[a % destination.size()]->size());
     }
-    const Alternative& source = cell.source[chosen];
-    std::vector<std::vector<std::size_t>> addends(destination.size());  // source addends by destination addend
-    for (std::size_t a = 0; a < placed.size(); ++a) addends[placed[a]].push_back(a);
-    if (result_.reduces_first) carry(cell, source);
+    std::vector<std::uint32_t> held;
     for (std::size_t b = 0; b < destination.size(); ++b) {
-      for (std::size_t r = 0; r < destination[b].size(); ++r) {
-        const Device d = destination[b][r];
-        Move move{cell.box, {}, {d}};
-        for (const std::size_t a : addends[b]) move.sources.push_back(contains(source[a], d) ? d : source[a][r % source[a].size()]);
-        result_.last.push_back(std::move(move));
+      held.clear();
+      for (const Device d : *destination[b]) {
+        const Place* p = place(d);
+        if (p != nullptr && p->alternative == s) held.push_back(p->addend);
+      }
+      std::sort(held.begin(), held.end());
+      for (std::size_t i = 0; i < held.size();) {
+        const std::uint32_t a = held[i];
+        const std::size_t first = i;
+        while (i < held.size() && held[i] == a) ++i;
+        const std::size_t lacks = destination[b]->size() - (i - first);
+        if (lacks > lacking[a] || (lacks == lacking[a] && result.at[a] <= b)) continue;
+        lacking[a] = lacks;
+        result.at[a] = b;
+      }
+    }
+    for (const std::size_t n : lacking) result.moved += n;
+    return result;
+  }
+
+  void serve_partial(const Box& box, const Alternative& destination) {
+    std::uint32_t chosen = 0;
+    Placement best = place_addends(0, destination);
+    for (std::uint32_t s = 1; s < source_.size() && best.moved > 0; ++s) {
+      Placement other = place_addends(s, destination);
+      if (other.moved >= best.moved) continue;
+      best = std::move(other);
+      chosen = s;
+    }
+    const Alternative& source = source_[chosen];
+    std::vector<std::vector<std::uint32_t>> addends(destination.size());  // of the source, by destination addend
+    for (std::uint32_t a = 0; a < source.size(); ++a) addends[best.at[a]].push_back(a);
+    for (std::size_t b = 0; b < destination.size(); ++b) {
+      for (std::size_t r = 0; r < destination[b]->size(); ++r) {
+        const Device d = (*destination[b])[r];
+        const Place* p = place(d);
+        Move move{box, {}, {d}};
+        for (const std::uint32_t a : addends[b]) {
+          const bool own = p != nullptr && p->alternative == chosen && p->addend == a;
+          move.sources.push_back(own ? d : (*source[a])[r % source[a]->size()]);
+        }
+        result_.settled.push_back(std::move(move));
       }
     }
   }
 
-  // Beside cells that are reduced first, addends wait for the second stage where they are.
-  void carry(const Cell& cell, const Alternative& source) {
-    for (const Replicas& addend : source) {
-      for (const Device d : addend) {
-        const Move move{cell.box, {d}, {d}};
-        if (std::find(result_.first.begin(), result_.first.end(), move) == result_.first.end()) result_.first.push_back(move);
-      }
-    }
-  }
-
-  int element_bytes_;
+  const Overlay& overlay_;
+  std::int64_t element_bytes_;
+  AssignPolicy policy_;
+  DeviceIndex index_;
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> taken_;  // by a set's stamp
+  std::uint32_t stamp_ = 0;
+  std::uint32_t now_ = 0;
   std::size_t turn_ = 0;
+  std::vector<Alternative> source_;
+  std::vector<Device> requirers_;
   Assignment result_;
 };
 
 }  // namespace
 
-Assignment assign(const std::vector<Cell>& cells, int element_bytes) { return Assigner(element_bytes).run(cells); }
+std::vector<Box> sliced(const Box& box, std::int64_t parts) {
+  if (box.empty() || parts <= 1) return {box};
+  std::size_t dim = 0;
+  for (std::size_t d = 1; d < box.size(); ++d) {
+    if (box[d].size() > box[dim].size()) dim = d;
+  }
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    if (box[d].size() < parts * 8) continue;
+    dim = d;
+    break;
+  }
+  const auto count = static_cast<int>(std::min(parts, box[dim].size()));
+  std::vector<Box> result(static_cast<std::size_t>(count), box);
+  for (int i = 0; i < count; ++i) {
+    const Interval part = cut(box[dim].size(), i, count, {});
+    result[static_cast<std::size_t>(i)][dim] = {box[dim].begin + part.begin, box[dim].begin + part.end};
+  }
+  return result;
+}
+
+Assignment assign(const Overlay& overlay, int element_bytes, AssignPolicy policy) { return Assigner(overlay, element_bytes, policy).run(); }
+
+std::vector<AssignPolicy> policies(const Overlay& overlay) {
+  std::vector<AssignPolicy> result = {{}};
+  bool sums = false;
+  bool several = false;
+  for (const Cell& cell : overlay.cells) {
+    const std::vector<Alternative> source = alternatives(overlay.from, overlay.sources(cell));
+    if (source[fewest_addends(source)].size() == 1) continue;
+    sums = true;
+    several = several || source.size() > 1;
+  }
+  if (!sums) return result;
+  result.push_back({AssignPolicy::Sums::kOwn, AssignPolicy::Reducers::kDestination});
+  if (several) result.push_back({AssignPolicy::Sums::kFewest, AssignPolicy::Reducers::kSource});
+  return result;
+}
 
 }  // namespace hspmd::comm

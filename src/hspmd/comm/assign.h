@@ -1,10 +1,13 @@
 // Who sends what to whom: the moves that serve every requirer of every cell, before they are named and priced.
 //
-// A cell whose fewest addends are 1 is copied: a requirer that holds it keeps it, the others are served by a holder.
-// A cell with more is reduced first, where no requirers beyond the reducing group stand in one stage:
-//   requirers = a reducing group          one stage, each sums (AllReduce)
-//   one requirer                          one stage, it sums (ReduceScatter)
-//   anything else                         reduced at one device (of both sides if there is one), then copied
+// A cell that some alternative holds whole is copied: a requirer that holds it keeps it, the others are served by a
+// holder still to be chosen (a Job). Of any other cell each requirer takes its cheapest alternative, data that it holds
+// first; S are that alternative's devices, T the requirers that take it:
+//   T = reducing groups of S             each sums                                            AllReduce
+//   T = {t}, or T in S with two addends  each of T sums                                       ReduceScatter
+//   else                                 the cell is shared out over the devices of S and T (else of S, or of T),
+//                                        each sums its part, and in a second stage copies it to T
+// In none of these does more cross than k - 1 + |T| - [S and T meet] times the cell (k addends).
 // A destination with several addends takes one alternative whole; each source addend goes to exactly one
 // destination addend, where the fewest bytes move; the others are zeros.
 #pragma once
@@ -16,24 +19,36 @@
 
 namespace hspmd::comm {
 
-// A copy whose sender is still open: every device of `holders` could send the box to `requirer`.
-struct Copy {
+// A copy whose senders are open: each requirer may be served by any holder.
+struct Job {
   std::size_t tensor = 0;  // of a fused resolution
   Box box;
-  std::vector<Device> holders;
-  Device requirer = 0;
-  std::size_t pair = 0;   // the holder at this index (modulo) pairs with the requirer in a collective
   std::int64_t bytes = 0;
+  std::vector<Device> holders;
+  std::vector<Device> keepers;    // holders that require it
+  std::vector<Device> requirers;  // those that lack it
 };
 
-// The moves of up to two stages. `copies` belong to the last stage.
 struct Assignment {
-  bool reduces_first = false;         // two stages: `first`, then `last` with `copies`
-  std::vector<Move> first;
-  std::vector<Move> last;
-  std::vector<Copy> copies;
+  std::vector<Move> settled;  // first stage, at their destination
+  std::vector<Job> jobs;      // first stage
+  std::vector<Move> sums;     // first stage, read by `copies`
+  std::vector<Move> copies;   // second stage; without any there is none
 };
 
-[[nodiscard]] Assignment assign(const std::vector<Cell>& cells, int element_bytes);
+// Where the ways differ that cost the same bytes.
+struct AssignPolicy {
+  enum class Sums { kOwn, kFewest } sums = Sums::kOwn;                    // kFewest: all from the alternative of fewest addends
+  enum class Reducers { kSource, kDestination } reducers = Reducers::kSource;  // where S and T do not meet
+  friend bool operator==(const AssignPolicy&, const AssignPolicy&) = default;
+};
+
+[[nodiscard]] Assignment assign(const Overlay& overlay, int element_bytes, AssignPolicy policy);
+
+// The policies that can make a difference on this overlay; the first is the default.
+[[nodiscard]] std::vector<AssignPolicy> policies(const Overlay& overlay);
+
+// Cuts a box in `parts` along its slowest dim that is long enough, else along its longest.
+[[nodiscard]] std::vector<Box> sliced(const Box& box, std::int64_t parts);
 
 }  // namespace hspmd::comm

@@ -85,8 +85,8 @@ struct CommPlan {
 [[nodiscard]] CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
                                     int element_bytes = 4);
 
-// Several tensors that move together, balanced over all of them: one plan each, in their order, and the finish time
-// of the whole (and its bound) in every one of them.
+// Several tensors that move together, their copies balanced over all of them in one batch: one plan each, in their
+// order, and in every one of them the finish time of the whole and its bound. resolve_fused_plans leaves the bounds 0.
 struct Relayout {
   const Annotation* from = nullptr;
   const Annotation* to = nullptr;
@@ -94,6 +94,7 @@ struct Relayout {
   int element_bytes = 4;
 };
 [[nodiscard]] std::vector<CommPlan> resolve_fused(std::span<const Relayout> tensors, const Cluster& cluster);
+[[nodiscard]] std::vector<CommPlan> resolve_fused_plans(std::span<const Relayout> tensors, const Cluster& cluster);
 
 // "AllReduce of 0,1: [0,10)x[0,6) from 0,1 to 0,1", a line a move.
 [[nodiscard]] std::string to_string(const CommPlan& plan);

@@ -5,100 +5,134 @@
 namespace hspmd::comm {
 namespace {
 
-using Cuts = std::vector<std::vector<std::int64_t>>;
-
-// Visits the row-major indices of the grid cells inside a box.
-template <typename Visit>
-void for_each_cell(const Box& box, const Cuts& cuts, Visit visit) {
-  const std::size_t rank = box.size();
-  InlineVector<std::int64_t, kMaxRank> first, last, at;
-  for (std::size_t d = 0; d < rank; ++d) {
-    if (box[d].empty()) return;
-    const auto index_of = [&](std::int64_t edge) { return std::lower_bound(cuts[d].begin(), cuts[d].end(), edge) - cuts[d].begin(); };
-    first.push_back(index_of(box[d].begin));
-    last.push_back(index_of(box[d].end));
+// The coordinates of a position over the Split axes alone: positions that share them hold the same box.
+std::size_t split_coordinate(const Subgroup& subgroup, std::size_t position) {
+  std::size_t coordinate = 0;
+  std::size_t stride = subgroup.devices().size();
+  for (const Axis& axis : subgroup.axes()) {
+    const auto degree = static_cast<std::size_t>(axis.degree);
+    stride /= degree;
+    if (is_split(axis.placement)) coordinate = coordinate * degree + position / stride % degree;
   }
-  at = first;
-  while (true) {
-    std::int64_t linear = 0;
-    for (std::size_t d = 0; d < rank; ++d) linear = linear * static_cast<std::int64_t>(cuts[d].size() - 1) + at[d];
-    visit(static_cast<std::size_t>(linear));
-    std::size_t d = rank;
-    while (d > 0 && ++at[d - 1] == last[d - 1]) {
-      at[d - 1] = first[d - 1];
-      --d;
+  return coordinate;
+}
+
+std::size_t split_parts(const Subgroup& subgroup) {
+  std::size_t count = 1;
+  for (const Axis& axis : subgroup.axes()) count *= is_split(axis.placement) ? static_cast<std::size_t>(axis.degree) : 1;
+  return count;
+}
+
+void add_parts(std::vector<Part>& parts, const Annotation& annotation, int k, const Shape& shape) {
+  const Subgroup& subgroup = annotation.subgroups()[static_cast<std::size_t>(k)];
+  const auto addends = static_cast<std::size_t>(subgroup.addends());
+  const std::size_t first = parts.size();
+  parts.resize(first + split_parts(subgroup));
+  for (std::size_t p = 0; p < subgroup.devices().size(); ++p) {
+    const Shard shard = shard_at(annotation, k, static_cast<int>(p), shape);
+    Part& part = parts[first + split_coordinate(subgroup, p)];
+    if (part.addends.empty()) {
+      part.box = shard.box;
+      part.addends.resize(addends);
     }
-    if (d == 0) return;
+    part.addends[static_cast<std::size_t>(shard.addend)].push_back(subgroup.devices()[p]);
   }
 }
 
-void add_side(std::vector<Cell>& cells, Side Cell::*side, const Annotation& annotation, const Shape& shape, const Cuts& cuts) {
-  const bool merged = annotation.top() && is_partial(annotation.top()->placement);
-  // The addends that a cell has from the subgroups before: where the merged alternative goes on.
-  std::vector<std::size_t> base(merged ? cells.size() : 0, 0);
-  std::vector<int> seen(cells.size(), -1);  // the last subgroup that holds the cell
-  for (std::size_t k = 0; k < annotation.subgroups().size(); ++k) {
-    const Subgroup& subgroup = annotation.subgroups()[k];
-    const auto addends = static_cast<std::size_t>(subgroup.addends());
-    for (std::size_t p = 0; p < subgroup.devices().size(); ++p) {
-      const Shard shard = shard_at(annotation, static_cast<int>(k), static_cast<int>(p), shape);
-      for_each_cell(shard.box, cuts, [&](std::size_t c) {
-        Side& alternatives = cells[c].*side;
-        if (seen[c] != static_cast<int>(k)) {
-          seen[c] = static_cast<int>(k);
-          if (!merged || alternatives.empty()) alternatives.emplace_back();
-          if (merged) base[c] = alternatives.back().size();
-          alternatives.back().resize((merged ? base[c] : 0) + addends);
-        }
-        alternatives.back()[(merged ? base[c] : 0) + static_cast<std::size_t>(shard.addend)].push_back(subgroup.devices()[p]);
-      });
+Layout layout(const Annotation& annotation, const Shape& shape) {
+  Layout result;
+  const bool sums = annotation.top() && is_partial(annotation.top()->placement);
+  result.subgroups = sums ? Subgroups::kAddends : Subgroups::kAlternatives;
+  for (std::size_t k = 0; k < annotation.subgroups().size(); ++k) add_parts(result.parts, annotation, static_cast<int>(k), shape);
+  std::erase_if(result.parts, [](const Part& part) { return volume(part.box) == 0; });
+  return result;
+}
+
+// Cuts dim after dim, each time only where the parts still in play begin and end.
+class Sweep {
+ public:
+  explicit Sweep(Overlay& overlay) : overlay_(overlay), sources_(static_cast<std::uint32_t>(overlay.from.parts.size())) {}
+
+  void run(const Shape& shape) {
+    box_ = whole(shape);
+    std::vector<std::uint32_t> all(overlay_.from.parts.size() + overlay_.to.parts.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint32_t>(i);
+    if (!all.empty()) descend(0, all);
+  }
+
+ private:
+  // Parts of `from` are numbered first, then those of `to`.
+  [[nodiscard]] Interval interval(std::uint32_t part, std::size_t dim) const {
+    return part < sources_ ? overlay_.from.parts[part].box[dim] : overlay_.to.parts[part - sources_].box[dim];
+  }
+
+  void descend(std::size_t dim, std::span<const std::uint32_t> active) {
+    if (dim == box_.size()) {
+      emit(active);
+      return;
+    }
+    std::vector<std::int64_t> edges;
+    for (const std::uint32_t part : active) {
+      const Interval i = interval(part, dim);
+      for (const std::int64_t edge : {i.begin, i.end}) {
+        if (edges.empty() || edges.back() != edge) edges.push_back(edge);
+      }
+    }
+    std::sort(edges.begin(), edges.end());
+    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+    if (edges.size() == 2) {
+      box_[dim] = {edges[0], edges[1]};
+      descend(dim + 1, active);
+      return;
+    }
+    cut_at(edges, dim, active);
+  }
+
+  void cut_at(const std::vector<std::int64_t>& edges, std::size_t dim, std::span<const std::uint32_t> active) {
+    const auto index_of = [&](std::int64_t edge) { return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), edge) - edges.begin()); };
+    std::vector<std::uint32_t> begin(edges.size() + 1, 0);  // of each interval's parts, one place late
+    std::vector<std::pair<std::size_t, std::size_t>> spans;
+    spans.reserve(active.size());
+    for (const std::uint32_t part : active) {
+      const Interval i = interval(part, dim);
+      spans.emplace_back(index_of(i.begin), index_of(i.end));
+      for (std::size_t at = spans.back().first; at < spans.back().second; ++at) ++begin[at + 2];
+    }
+    for (std::size_t i = 2; i < begin.size(); ++i) begin[i] += begin[i - 1];
+    std::vector<std::uint32_t> parts(begin.back());
+    for (std::size_t a = 0; a < active.size(); ++a) {
+      for (std::size_t at = spans[a].first; at < spans[a].second; ++at) parts[begin[at + 1]++] = active[a];
+    }
+    for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
+      box_[dim] = {edges[i], edges[i + 1]};
+      descend(dim + 1, {parts.data() + begin[i], parts.data() + begin[i + 1]});
     }
   }
-}
+
+  void emit(std::span<const std::uint32_t> active) {
+    Cell cell;
+    cell.box = box_;
+    cell.first = static_cast<std::uint32_t>(overlay_.parts.size());
+    cell.middle = cell.first;
+    for (const std::uint32_t part : active) {
+      cell.middle += part < sources_ ? 1 : 0;
+      overlay_.parts.push_back(part < sources_ ? part : part - sources_);
+    }
+    cell.last = static_cast<std::uint32_t>(overlay_.parts.size());
+    overlay_.cells.push_back(cell);
+  }
+
+  Overlay& overlay_;
+  std::uint32_t sources_;
+  Box box_;
+};
 
 }  // namespace
 
-Cuts boundaries(const Annotation& from, const Annotation& to, const Shape& shape) {
-  Cuts cuts(shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d) cuts[d] = {0, shape[d]};
-  for (const Annotation* annotation : {&from, &to}) {
-    for (std::size_t k = 0; k < annotation->subgroups().size(); ++k) {
-      const std::size_t devices = annotation->subgroups()[k].devices().size();
-      for (std::size_t p = 0; p < devices; ++p) {
-        const Shard shard = shard_at(*annotation, static_cast<int>(k), static_cast<int>(p), shape);
-        for (std::size_t d = 0; d < shape.size(); ++d) {
-          if (shard.box[d].size() == shape[d]) continue;
-          cuts[d].push_back(shard.box[d].begin);
-          cuts[d].push_back(shard.box[d].end);
-        }
-      }
-    }
-  }
-  for (auto& edges : cuts) {
-    std::sort(edges.begin(), edges.end());
-    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  }
-  return cuts;
-}
-
-std::vector<Cell> overlay(const Annotation& from, const Annotation& to, const Shape& shape) {
-  const Cuts cuts = boundaries(from, to, shape);
-  if (volume(shape) == 0) return {};
-  std::size_t count = 1;
-  for (const auto& edges : cuts) count *= edges.size() - 1;
-  std::vector<Cell> cells(count);
-  for (std::size_t c = 0; c < count; ++c) {
-    std::size_t rest = c;
-    cells[c].box = whole(shape);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      const std::size_t i = rest % (cuts[d].size() - 1);
-      rest /= cuts[d].size() - 1;
-      cells[c].box[d] = {cuts[d][i], cuts[d][i + 1]};
-    }
-  }
-  add_side(cells, &Cell::source, from, shape, cuts);
-  add_side(cells, &Cell::destination, to, shape, cuts);
-  return cells;
+Overlay overlay(const Annotation& from, const Annotation& to, const Shape& shape) {
+  Overlay result{layout(from, shape), layout(to, shape), {}, {}};
+  Sweep(result).run(shape);
+  return result;
 }
 
 }  // namespace hspmd::comm

@@ -5,43 +5,56 @@
 // plus the latency of the longest chain of messages. Collectives are priced as rings over their participants.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
 #include "hspmd/comm/comm_plan.h"
+#include "hspmd/comm/device_index.h"
 
 namespace hspmd::comm {
 
-// Loads of all resources in seconds; a resource is a device's link or a node's NIC, in one direction.
-class Loads {
+// The resources of a plan's devices: each device's link and each node's NIC, in both directions, numbered 0..count-1.
+class Links {
  public:
-  explicit Loads(const Cluster& cluster) : cluster_(cluster) {}
+  Links(const DeviceIndex& devices, const Cluster& cluster);
 
-  // The two resources that a transfer passes, and the seconds it takes on each.
   struct Path {
-    int out = 0;
-    int in = 0;
-    double out_s_per_byte = 0;
-    double in_s_per_byte = 0;
+    std::uint32_t out = 0;  // the two resources that a transfer passes
+    std::uint32_t in = 0;
+    double out_s = 0;       // seconds that a byte takes on each
+    double in_s = 0;
+    double latency_s = 0;
   };
   [[nodiscard]] Path path(Device from, Device to) const;
-
-  void add(const Path& path, double bytes);
-  [[nodiscard]] double at(int resource) const;
-  [[nodiscard]] double greatest() const;
-  [[nodiscard]] const std::unordered_map<int, double>& all() const { return seconds_; }
+  [[nodiscard]] int node(Device device) const { return nodes_[devices_.at(device)]; }
+  [[nodiscard]] std::size_t count() const { return 2 * (devices_.size() + cluster_.nodes().size()); }
 
  private:
+  const DeviceIndex& devices_;
   const Cluster& cluster_;
-  std::unordered_map<int, double> seconds_;
+  std::vector<int> nodes_;  // by device
 };
 
-// Calls visit(from, to, bytes) for each transfer of a group, rings for collectives; returns the length of its chain.
-int for_each_transfer(const CommGroup& group, int element_bytes, const std::function<void(Device, Device, double)>& visit);
+// Seconds that each resource is busy.
+class Loads {
+ public:
+  explicit Loads(const Links& links) : seconds_(links.count(), 0) {}
 
-// Fills bytes, send_bytes and finish_s of a plan from its stages.
-void price(CommPlan& plan, const Cluster& cluster, int element_bytes);
+  void add(const Links::Path& path, double bytes) {
+    seconds_[path.out] += bytes * path.out_s;
+    seconds_[path.in] += bytes * path.in_s;
+  }
+  double& operator[](std::uint32_t resource) { return seconds_[resource]; }
+  double operator[](std::uint32_t resource) const { return seconds_[resource]; }
+  [[nodiscard]] double greatest() const;
+  [[nodiscard]] const std::vector<double>& all() const { return seconds_; }
+
+ private:
+  std::vector<double> seconds_;
+};
+
+// Fills bytes and send_bytes of each plan from its stages, and finish_s: the time of all of them together, stage by
+// stage. `element_bytes` stands beside its plan.
+void price(std::span<CommPlan> plans, std::span<const int> element_bytes, const Links& links);
 
 }  // namespace hspmd::comm

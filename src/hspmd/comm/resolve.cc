@@ -1,254 +1,293 @@
 // Resolution: candidates on one overlay compete by predicted finish time; ties go to collectives.
 //
+//   aligned    first the bottom tiers, then the top tier (or the other way round), where both differ
 //   paired     senders pair with requirers by index, as collectives need
 //   balanced   BSR, its senders chosen to finish first
-//   aligned    first the bottom tiers, then the top tier (or the other way round), where both differ
 #include <algorithm>
 
 #include "hspmd/comm/assign.h"
+#include "hspmd/comm/balance.h"
+#include "hspmd/comm/bounds.h"
 #include "hspmd/comm/classify.h"
 #include "hspmd/comm/comm_plan.h"
 #include "hspmd/comm/price.h"
-#include "hspmd/comm/senders.h"
 
 namespace hspmd {
 namespace {
 
 using comm::Assignment;
+using comm::DeviceIndex;
+using comm::Links;
+using comm::Naming;
+using comm::Overlay;
 using comm::Sent;
 
 bool same_devices(const Annotation& a, const Annotation& b) {
-  if (a.subgroups().size() != b.subgroups().size()) return false;
-  for (std::size_t k = 0; k < a.subgroups().size(); ++k) {
-    if (a.subgroups()[k].devices() != b.subgroups()[k].devices()) return false;
-  }
-  return true;
+  return std::equal(a.subgroups().begin(), a.subgroups().end(), b.subgroups().begin(), b.subgroups().end(),
+                    [](const Subgroup& x, const Subgroup& y) { return x.devices() == y.devices(); });
 }
 
-comm::Tier tier_of(const Annotation& from, const Annotation& to) {
+Naming naming_of(const Annotation& from, const Annotation& to) {
   const bool top = from.top() && from.subgroups() == to.subgroups() && from.top() != to.top();
-  return top ? comm::Tier::kTop : comm::Tier::kBottom;
+  return top ? Naming::kTop : Naming::kBottom;
 }
 
-void check_reductions(const Annotation& from, const Annotation& to) {
-  const auto a = reduction_of(from);
-  const auto b = reduction_of(to);
-  if (a && b && *a != *b) {
-    invalid("[resolve] a sum-Partial and a max-Partial layout must not meet. Received {} and {}.", to_string(from), to_string(to));
+void check(const Relayout& r) {
+  for (const Annotation* annotation : {r.from, r.to}) {
+    if (least_rank(*annotation) <= static_cast<int>(r.shape.size())) continue;
+    invalid("[resolve] the shape {} must have every dim that {} splits", to_string(r.shape), to_string(*annotation));
   }
+  const auto a = reduction_of(*r.from);
+  const auto b = reduction_of(*r.to);
+  if (!a || !b || *a == *b) return;
+  invalid("[resolve] a sum-Partial and a max-Partial layout must not meet. Received {} and {}.", to_string(*r.from), to_string(*r.to));
 }
 
-void check_shape(const Annotation& annotation, const Shape& shape) {
-  if (least_rank(annotation) > static_cast<int>(shape.size())) {
-    invalid("[resolve] the shape {} must have every dim that {} splits", to_string(shape), to_string(annotation));
+// What a device holds after a stage and keeps in the next.
+std::vector<Move> kept(const std::vector<Move>& moves) {
+  std::vector<Move> result;
+  for (const Move& move : moves) {
+    for (const Device d : move.destinations) result.push_back({move.box, {d}, {d}});
   }
+  return result;
 }
 
-std::vector<Move> with_senders(std::vector<Move> moves, const std::vector<Sent>& sent) {
-  for (const Sent& s : sent) moves.push_back({s.copy.box, {s.sender}, {s.copy.requirer}});
+// One stage, or two where sums go on as copies: what has settled in the first is kept in the second.
+CommPlan staged(const Relayout& r, const Assignment& assignment, std::vector<Move> copied, Naming naming) {
+  CommPlan plan;
+  plan.reduction = reduction_of(*r.from).value_or(reduction_of(*r.to).value_or(Reduction::kSum));
+  std::vector<Move> first = assignment.settled;
+  std::move(copied.begin(), copied.end(), std::back_inserter(first));
+  if (assignment.copies.empty()) {
+    plan.stages.push_back({*r.from, *r.to, comm::classify(comm::merged(std::move(first)), naming)});
+    return plan;
+  }
+  first = comm::merged(std::move(first));
+  std::vector<Move> last = kept(first);
+  last.insert(last.end(), assignment.copies.begin(), assignment.copies.end());
+  first.insert(first.end(), assignment.sums.begin(), assignment.sums.end());
+  plan.stages.push_back({*r.from, std::nullopt, comm::classify(comm::merged(std::move(first)), naming)});
+  const Naming after = naming == Naming::kTop ? Naming::kTop : Naming::kBottom;
+  plan.stages.push_back({std::nullopt, *r.to, comm::classify(comm::merged(std::move(last)), after)});
+  return plan;
+}
+
+std::vector<Move> moves_of(std::vector<Sent> sent) {
+  std::vector<Move> moves;
+  moves.reserve(sent.size());
+  for (Sent& s : sent) moves.push_back(std::move(s.move));
   return moves;
 }
 
-CommPlan build(const Annotation& from, const Annotation& to, const Assignment& assignment, const std::vector<Sent>& sent) {
+CommPlan identity(const Relayout& r) {
   CommPlan plan;
-  plan.reduction = reduction_of(from).value_or(reduction_of(to).value_or(Reduction::kSum));
-  const comm::Tier tier = tier_of(from, to);
-  if (assignment.reduces_first) {
-    plan.stages.push_back({from, std::nullopt, comm::classify(comm::merged(assignment.first), tier)});
-  }
-  CommStage last{std::nullopt, to, comm::classify(comm::merged(with_senders(assignment.last, sent)), tier)};
-  if (!assignment.reduces_first) last.from = from;
-  plan.stages.push_back(std::move(last));
-  return plan;
-}
-
-CommPlan identity(const Annotation& from, const Annotation& to, const Shape& shape) {
-  CommPlan plan;
-  CommGroup group{CommKind::kIdentity, devices_of(from), {}};
-  for (std::size_t k = 0; k < from.subgroups().size(); ++k) {
-    const auto& devices = from.subgroups()[k].devices();
+  CommGroup group{CommKind::kIdentity, devices_of(*r.from), {}};
+  for (std::size_t k = 0; k < r.from->subgroups().size(); ++k) {
+    const auto& devices = r.from->subgroups()[k].devices();
     for (std::size_t p = 0; p < devices.size(); ++p) {
-      const Box box = shard_at(from, static_cast<int>(k), static_cast<int>(p), shape).box;
+      const Box box = shard_at(*r.from, static_cast<int>(k), static_cast<int>(p), r.shape).box;
       if (volume(box) > 0) group.moves.push_back({box, {devices[p]}, {devices[p]}});
     }
   }
-  plan.reduction = reduction_of(from).value_or(Reduction::kSum);
-  plan.stages.push_back({from, to, {std::move(group)}});
+  plan.reduction = reduction_of(*r.from).value_or(Reduction::kSum);
+  plan.stages.push_back({*r.from, *r.to, {std::move(group)}});
   return plan;
 }
 
-void keep_faster(CommPlan& best, CommPlan candidate) {
-  if (candidate.finish_s < best.finish_s * (1 - 1e-9)) best = std::move(candidate);
-}
+// One resolution at work: what its candidates share.
+class Resolver {
+ public:
+  Resolver(const Relayout& relayout, const Cluster& cluster)
+      : r_(relayout), cluster_(cluster), devices_(comm::devices_of_both(*relayout.from, *relayout.to)), links_(devices_, cluster) {}
 
-CommPlan direct(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
-  const Assignment assignment = comm::assign(comm::overlay(from, to, shape), element_bytes);
-  CommPlan best = build(from, to, assignment, comm::paired(assignment.copies));
-  comm::price(best, cluster, element_bytes);
-  const bool choice = std::any_of(assignment.copies.begin(), assignment.copies.end(), [](const comm::Copy& c) { return c.holders.size() > 1; });
-  if (choice) {
-    CommPlan batched = build(from, to, assignment, comm::balanced(assignment.copies, cluster));
-    comm::price(batched, cluster, element_bytes);
-    keep_faster(best, std::move(batched));
+  CommPlan best() {
+    std::optional<CommPlan> best;
+    for (const Annotation& middle : middles()) {
+      CommPlan plan = direct({r_.from, &middle, r_.shape, r_.element_bytes});
+      CommPlan rest = direct({&middle, r_.to, r_.shape, r_.element_bytes});
+      std::move(rest.stages.begin(), rest.stages.end(), std::back_inserter(plan.stages));
+      keep_faster(best, priced(std::move(plan)));
+    }
+    keep_faster(best, direct(r_));
+    return std::move(*best);
   }
-  return best;
-}
 
-CommPlan through(const Annotation& from, const Annotation& middle, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
-  CommPlan plan = direct(from, middle, shape, cluster, element_bytes);
-  CommPlan rest = direct(middle, to, shape, cluster, element_bytes);
-  for (CommStage& stage : rest.stages) plan.stages.push_back(std::move(stage));
-  comm::price(plan, cluster, element_bytes);
-  return plan;
-}
+  void add_bounds(CommPlan& plan) const {
+    const Overlay overlay = comm::overlay(*r_.from, *r_.to, r_.shape);
+    plan.lower_bound_bytes = comm::least_bytes(overlay, r_.element_bytes);
+    if (plan.bytes == 0) return;
+    plan.finish_bound_s = direct_sends(plan) ? comm::least_direct(comm::assign(overlay, r_.element_bytes, {}).jobs, links_)
+                                             : comm::least_any(overlay, r_.element_bytes, devices_, cluster_);
+  }
 
-// Annotations between the two: the bottom tiers of one under the top of the other.
-std::vector<Annotation> middles(const Annotation& from, const Annotation& to) {
-  std::vector<Annotation> found;
-  if (!from.top() || !to.top() || !same_devices(from, to) || from.top() == to.top() || from.subgroups() == to.subgroups()) return found;
-  if (!reduction_of(from)) return found;  // without a sum every cell is best copied at once
-  const auto try_mix = [&](const std::vector<Subgroup>& subgroups, const std::optional<Top>& top) {
-    if (!why_invalid(subgroups, top)) found.emplace_back(subgroups, top);
-  };
-  try_mix(to.subgroups(), from.top());
-  try_mix(from.subgroups(), to.top());
-  return found;
-}
+ private:
+  static void keep_faster(std::optional<CommPlan>& best, CommPlan candidate) {
+    if (!best || candidate.finish_s < best->finish_s * (1 - 1e-9)) best = std::move(candidate);
+  }
 
-// A Partial middle of one reduction between sides of the other would be a contradiction; there is none by construction.
-CommPlan resolve_checked(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
-  check_shape(from, shape);
-  check_shape(to, shape);
-  check_reductions(from, to);
-  if (from == to || same_layout(from, to, shape)) return identity(from, to, shape);
-  CommPlan best = direct(from, to, shape, cluster, element_bytes);
-  for (const Annotation& middle : middles(from, to)) keep_faster(best, through(from, middle, to, shape, cluster, element_bytes));
-  return best;
-}
+  CommPlan priced(CommPlan plan) const {
+    comm::price({&plan, 1}, {&r_.element_bytes, 1}, links_);
+    return plan;
+  }
 
-std::int64_t byte_bound(const std::vector<comm::Cell>& cells, int element_bytes) {
-  std::int64_t bound = 0;
-  for (const comm::Cell& cell : cells) {
-    std::size_t fewest = cell.source.front().size();
-    std::vector<Device> holders;
-    for (const auto& alternative : cell.source) {
-      fewest = std::min(fewest, alternative.size());
-      for (const auto& addend : alternative) holders.insert(holders.end(), addend.begin(), addend.end());
+  CommPlan direct(const Relayout& r) const {
+    const Overlay overlay = comm::overlay(*r.from, *r.to, r.shape);
+    const Naming naming = naming_of(*r.from, *r.to);
+    std::optional<CommPlan> best;
+    for (const comm::AssignPolicy policy : comm::policies(overlay)) {
+      const Assignment assignment = comm::assign(overlay, r.element_bytes, policy);
+      keep_faster(best, priced(staged(r, assignment, moves_of(comm::paired(assignment.jobs)), naming)));
+      const bool choice = std::any_of(assignment.jobs.begin(), assignment.jobs.end(), [](const comm::Job& j) { return j.holders.size() > 1; });
+      if (choice) keep_faster(best, priced(staged(r, assignment, moves_of(comm::balanced(assignment.jobs, links_).sent), Naming::kBatch)));
     }
-    std::vector<Device> whole_holders;
-    for (const auto& alternative : cell.source) {
-      if (alternative.size() == 1) whole_holders.insert(whole_holders.end(), alternative[0].begin(), alternative[0].end());
+    return std::move(*best);
+  }
+
+  // Annotations between the two: the bottom tiers of one under the top of the other.
+  [[nodiscard]] std::vector<Annotation> middles() const {
+    const Annotation& from = *r_.from;
+    const Annotation& to = *r_.to;
+    std::vector<Annotation> found;
+    if (!reduction_of(from)) return found;  // without a sum every cell is best copied at once
+    if (!from.top() || !to.top() || !same_devices(from, to) || from.top() == to.top() || from.subgroups() == to.subgroups()) return found;
+    if (!why_invalid(to.subgroups(), from.top())) found.emplace_back(to.subgroups(), from.top());
+    if (!why_invalid(from.subgroups(), to.top())) found.emplace_back(from.subgroups(), to.top());
+    return found;
+  }
+
+  // Does every requirer receive from a holder of the beginning? Then the choice of senders is all there is.
+  static bool direct_sends(const CommPlan& plan) {
+    if (plan.stages.size() > 1) return false;
+    return std::all_of(plan.stages[0].groups.begin(), plan.stages[0].groups.end(), [](const CommGroup& group) {
+      switch (group.kind) {
+        case CommKind::kIdentity:
+        case CommKind::kLocalSlice:
+        case CommKind::kSendReceive:
+        case CommKind::kAllToAll:
+          return true;
+        case CommKind::kBatchedSendReceive:
+          return std::all_of(group.moves.begin(), group.moves.end(), [](const Move& m) { return m.sources.size() <= 1; });
+        case CommKind::kBroadcast:
+        case CommKind::kAllGather:
+        case CommKind::kSplitAllGather:
+          return group.participants.size() == 2;
+        case CommKind::kAllReduce:
+        case CommKind::kReduceScatter:
+        case CommKind::kSplitAllReduce:
+        case CommKind::kSplitReduceScatter:
+          return false;
+      }
+      return false;
+    });
+  }
+
+  Relayout r_;
+  const Cluster& cluster_;
+  DeviceIndex devices_;
+  Links links_;
+};
+
+// Fused tensors with what they share.
+class Fusion {
+ public:
+  Fusion(std::span<const Relayout> tensors, const Cluster& cluster)
+      : tensors_(tensors), cluster_(cluster), devices_(all_devices(tensors)), links_(devices_, cluster) {
+    for (std::size_t t = 0; t < tensors.size(); ++t) add(t);
+  }
+
+  std::vector<CommPlan> plans() {
+    std::vector<std::vector<Move>> copied(tensors_.size());
+    for (Sent& s : comm::balanced(jobs_, links_).sent) copied[s.tensor].push_back(std::move(s.move));
+    std::vector<CommPlan> plans;
+    std::vector<int> element_bytes;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      const Relayout& r = tensors_[t];
+      const bool same = *r.from == *r.to;
+      plans.push_back(same ? identity(r) : staged(r, assignments_[t], std::move(copied[t]), Naming::kBatch));
+      element_bytes.push_back(r.element_bytes);
     }
-    std::sort(holders.begin(), holders.end());
-    std::sort(whole_holders.begin(), whole_holders.end());
-    std::int64_t required = 0;
-    std::int64_t lacking = 0;
-    bool meet = false;
-    for (const auto& alternative : cell.destination) {
-      if (alternative.size() > 1) continue;  // any decomposition will do
-      for (const Device d : alternative[0]) {
-        ++required;
-        lacking += std::binary_search(whole_holders.begin(), whole_holders.end(), d) ? 0 : 1;
-        meet = meet || std::binary_search(holders.begin(), holders.end(), d);
+    comm::price(plans, element_bytes, links_);
+    return plans;
+  }
+
+  // Copies alone can be relaxed together; with sums it is the slowest tensor's bytes.
+  void add_bounds(std::vector<CommPlan>& plans) const {
+    double bound = 0;
+    bool sums = false;
+    for (std::size_t t = 0; t < plans.size(); ++t) {
+      const Relayout& r = tensors_[t];
+      const Overlay overlay = comm::overlay(*r.from, *r.to, r.shape);
+      plans[t].lower_bound_bytes = comm::least_bytes(overlay, r.element_bytes);
+      const bool adds = reduction_of(*r.from) || reduction_of(*r.to);
+      sums = sums || adds;
+      if (adds && plans[t].bytes > 0) bound = std::max(bound, comm::least_any(overlay, r.element_bytes, devices_, cluster_));
+    }
+    if (!sums) bound = comm::least_direct(jobs_, links_);
+    for (CommPlan& plan : plans) plan.finish_bound_s = bound;
+  }
+
+ private:
+  static DeviceIndex all_devices(std::span<const Relayout> tensors) {
+    std::vector<Device> devices;
+    const Annotation* last = nullptr;
+    for (const Relayout& r : tensors) {
+      for (const Annotation* annotation : {r.from, r.to}) {
+        if (annotation == last) continue;
+        last = annotation;
+        const std::vector<Device> more = devices_of(*annotation);
+        devices.insert(devices.end(), more.begin(), more.end());
       }
     }
-    if (required == 0) continue;
-    const std::int64_t copies = fewest == 1 ? lacking : static_cast<std::int64_t>(fewest) - 1 + required - (meet ? 1 : 0);
-    bound += copies * volume(cell.box) * element_bytes;
+    return DeviceIndex(std::move(devices));
   }
-  return bound;
-}
 
-void add_bounds(CommPlan& plan, const Relayout& r, const Cluster& cluster) {
-  const auto cells = comm::overlay(*r.from, *r.to, r.shape);
-  plan.lower_bound_bytes = byte_bound(cells, r.element_bytes);
-  if (plan.bytes == 0) return;
-  const Assignment assignment = comm::assign(cells, r.element_bytes);
-  const bool sums = std::any_of(cells.begin(), cells.end(), [](const comm::Cell& c) {
-    return std::all_of(c.source.begin(), c.source.end(), [](const auto& a) { return a.size() > 1; });
-  });
-  if (!sums && !reduction_of(*r.to)) {
-    plan.finish_bound_s = comm::finish_bound(assignment.copies, cluster);
-    return;
+  void add(std::size_t t) {
+    const Relayout& r = tensors_[t];
+    check(r);
+    assignments_.emplace_back();
+    if (*r.from == *r.to) return;
+    assignments_.back() = comm::assign(comm::overlay(*r.from, *r.to, r.shape), r.element_bytes, {});
+    for (comm::Job& job : assignments_.back().jobs) {
+      job.tensor = t;
+      jobs_.push_back(std::move(job));
+    }
   }
-  // Of the bytes alone: all links of all devices at once.
-  double fastest = 0;
-  for (const ClusterNode& node : cluster.nodes()) fastest = std::max({fastest, node.link.bytes_per_s, node.nic.bytes_per_s});
-  std::vector<Device> all = devices_of(*r.from);
-  const std::vector<Device> more = devices_of(*r.to);
-  all.insert(all.end(), more.begin(), more.end());
-  std::sort(all.begin(), all.end());
-  const auto count = static_cast<double>(std::unique(all.begin(), all.end()) - all.begin());
-  plan.finish_bound_s = static_cast<double>(plan.lower_bound_bytes) / (fastest * count);
-}
+
+  std::span<const Relayout> tensors_;
+  const Cluster& cluster_;
+  DeviceIndex devices_;
+  Links links_;
+  std::vector<Assignment> assignments_;
+  std::vector<comm::Job> jobs_;
+};
+
+bool alike(const Relayout& r) { return *r.from == *r.to || same_layout(*r.from, *r.to, r.shape); }
 
 }  // namespace
 
 CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
-  return resolve_checked(from, to, shape, cluster, element_bytes);
+  const Relayout r{&from, &to, shape, element_bytes};
+  check(r);
+  return alike(r) ? identity(r) : Resolver(r, cluster).best();
 }
 
 CommPlan resolve(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
-  CommPlan plan = resolve_checked(from, to, shape, cluster, element_bytes);
-  add_bounds(plan, {&from, &to, shape, element_bytes}, cluster);
+  const Relayout r{&from, &to, shape, element_bytes};
+  check(r);
+  if (alike(r)) return identity(r);
+  Resolver resolver(r, cluster);
+  CommPlan plan = resolver.best();
+  resolver.add_bounds(plan);
   return plan;
 }
 
+std::vector<CommPlan> resolve_fused_plans(std::span<const Relayout> tensors, const Cluster& cluster) { return Fusion(tensors, cluster).plans(); }
+
 std::vector<CommPlan> resolve_fused(std::span<const Relayout> tensors, const Cluster& cluster) {
-  std::vector<Assignment> assignments;
-  std::vector<comm::Copy> copies;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const Relayout& r = tensors[t];
-    check_shape(*r.from, r.shape);
-    check_shape(*r.to, r.shape);
-    check_reductions(*r.from, *r.to);
-    assignments.push_back(comm::assign(comm::overlay(*r.from, *r.to, r.shape), r.element_bytes));
-    for (comm::Copy& copy : assignments.back().copies) {
-      copy.tensor = t;
-      copies.push_back(std::move(copy));
-    }
-  }
-  std::vector<std::vector<Sent>> sent(tensors.size());
-  comm::Loads loads(cluster);
-  double latency = 0;
-  for (Sent& s : comm::balanced(copies, cluster)) {
-    loads.add(loads.path(s.sender, s.copy.requirer), static_cast<double>(s.copy.bytes));
-    latency = std::max(latency, cluster.between(s.sender, s.copy.requirer).latency_s);
-    sent[s.copy.tensor].push_back(std::move(s));
-  }
-  const double bound = comm::finish_bound(copies, cluster);
-  std::vector<CommPlan> plans;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const Relayout& r = tensors[t];
-    plans.push_back(build(*r.from, *r.to, assignments[t], sent[t]));
-    comm::price(plans.back(), cluster, r.element_bytes);
-    plans.back().lower_bound_bytes = byte_bound(comm::overlay(*r.from, *r.to, r.shape), r.element_bytes);
-    plans.back().finish_s = loads.greatest() + latency;
-    plans.back().finish_bound_s = bound;
-  }
+  Fusion fusion(tensors, cluster);
+  std::vector<CommPlan> plans = fusion.plans();
+  fusion.add_bounds(plans);
   return plans;
-}
-
-const char* to_string(CommKind kind) {
-  static constexpr const char* kNames[kCommKinds] = {"Identity",      "LocalSlice", "SendReceive", "Broadcast",
-                                                     "AllReduce",     "ReduceScatter", "AllGather", "AllToAll",
-                                                     "SplitAllReduce", "SplitReduceScatter", "SplitAllGather", "BatchedSendReceive"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string to_string(const CommPlan& plan) {
-  std::string text;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    text += fmt::format("stage {}\n", s);
-    for (const CommGroup& group : plan.stages[s].groups) {
-      text += fmt::format("  {} of {}\n", to_string(group.kind), fmt::join(group.participants, ","));
-      for (const Move& move : group.moves) {
-        text += fmt::format("    {} from {} to {}\n", to_string(move.box), move.sources.empty() ? "nobody" : fmt::format("{}", fmt::join(move.sources, ",")),
-                            fmt::join(move.destinations, ","));
-      }
-    }
-  }
-  return text;
 }
 
 }  // namespace hspmd
