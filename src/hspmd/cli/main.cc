@@ -110,7 +110,8 @@ std::vector<std::string> check_file(const std::string& path, const CheckArgument
   OptimizerConfig optimizer;
   std::int64_t length = arguments.sequence_length;
   std::size_t float_bytes = 4;
-  if (kind == "hspmd-strategy/1") {
+  // A file of neither kind is read as what --model suggests, so that the complaint names the kind that was meant.
+  if (kind == "hspmd-strategy/1" || (kind != "hspmd-train/1" && !arguments.model.empty())) {
     if (arguments.model.empty()) invalid("{}: a strategy must be checked for a model: add --model PRESET or --model DIR", path);
     model = load_model(arguments.model);
     strategy = load_strategy(path);
