@@ -1,61 +1,57 @@
+// Law 6 for annotations, then tables: cuts, canonical forms, shards, damaged texts.
 #include "hspmd/annotation/annotation.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <random>
+#include "hspmd/annotation/annotation_samples.h"
 
 namespace hspmd {
 namespace {
 
-TEST(Annotation, PrintsAndParsesBack) {
-  const char* texts[] = {
-      "{0:}", "{0-3: S0x2 Px2}", "{0,3: S1x2w2:1}", "top S0 w3:1 {0,3: S1x2w2:1 | 5:}", "top D {0-1: S0x2 | 2-4: S0x3}", "top P {0: | 1:}", "{0-1: Pmaxx2}",
-      "top S7 {0: | 1: | 9:}", "{2,0-1: S0x3}", "{0-5: S0x2 S0x3}",
-  };
-  for (const char* text : texts) EXPECT_EQ(to_string(parse_annotation(text)), text);
-}
-
-TEST(Annotation, RandomOnesPrintAndParseBack) {
-  std::mt19937 random(3);
-  const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (int i = 0; i < 3000; ++i) {
-    std::vector<Subgroup> subgroups;
-    Device next = draw(4);
-    for (int k = 0; k <= draw(3); ++k) {
-      std::vector<Axis> axes;
-      int devices = 1;
-      for (int a = 0; a < draw(4); ++a) {
-        const int degree = 1 + draw(3);
-        devices *= degree;
-        Axis axis{draw(3) == 0 ? Placement{Duplicate{}} : draw(2) == 0 ? Placement{Partial{}} : Placement{Split{draw(8)}}, degree};
-        if (is_split(axis.placement) && draw(2) == 0) {
-          for (int w = 0; w < degree; ++w) axis.weights.push_back(1 + draw(5));
-        }
-        axes.push_back(axis);
+TEST(AnnotationLaw, PrintingAndParsingGivesEverySmallAnnotationBack) {
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMax}) {
+    for (int devices = 1; devices <= 4; ++devices) {
+      for (const Annotation& a : samples::all_annotations(devices, 2, reduction)) {
+        ASSERT_EQ(parse_annotation(to_string(a)), a) << to_string(a);
       }
-      std::vector<Device> ids;
-      for (int d = 0; d < devices; ++d) ids.push_back(next += 1 + draw(2));
-      std::shuffle(ids.begin(), ids.end(), random);
-      subgroups.emplace_back(ids, axes);
     }
-    const Annotation annotation(subgroups, Top{draw(2) == 0 ? Placement{Duplicate{}} : Placement{Split{draw(4)}}});
-
-    EXPECT_EQ(parse_annotation(to_string(annotation)), annotation) << to_string(annotation);
   }
 }
 
-TEST(Annotation, CanonicalFormMakesEqualityStructural) {
-  const std::pair<const char*, const char*> rows[] = {
-      {"{0-3: Dx2 Dx2}", "{0-3: Dx4}"},         {"{0-3: Px2 Px2}", "{0-3: Px4}"},   {"{0-1: S0x2w4:2}", "{0-1: S0x2w2:1}"}, {"{0-1: S0x2w3:3}", "{0-1: S0x2}"},
-      {"top S0 {0-1: Dx2}", "{0-1: Dx2}"},      {"{0-1: S1x1 S0x2}", "{0-1: S0x2}"}, {" { 0 - 1 :S0x2 } ", "{0-1: S0x2}"},   {"top S0 w2:2 {0:|1:}", "top S0 {0: | 1:}"},
-      {"{0-3: Dx2 S0x1 Dx2}", "{0-3: Dx4}"},
-  };
-  for (const auto& [a, b] : rows) EXPECT_EQ(parse_annotation(a), parse_annotation(b)) << a;
-  EXPECT_NE(parse_annotation("{0-5: S0x2 S0x3}"), parse_annotation("{0-5: S0x6}"));
+TEST(AnnotationLaw, PrintingAndParsingGivesRandomAnnotationsBack) {
+  samples::Random random(11);
+  for (int i = 0; i < 5000; ++i) {
+    const Annotation a = samples::random_annotation(random, 24, 8, i % 2 == 0 ? Reduction::kSum : Reduction::kMax);
+
+    ASSERT_EQ(parse_annotation(to_string(a)), a) << to_string(a);
+  }
 }
 
-TEST(Annotation, TheCutIsTheFloorOfPrefixSums) {
+// Every element is held, and by one addend of one subgroup as often as by another: the parts of a cut meet.
+TEST(AnnotationLaw, EverySubgroupHoldsItsWholePart) {
+  samples::Random random(5);
+  const Shape shape = {7, 5};
+  for (int i = 0; i < 2000; ++i) {
+    const Annotation a = samples::random_annotation(random, 8, 2, Reduction::kSum);
+    std::int64_t held = 0, expected = 0;
+    for (std::size_t k = 0; k < a.subgroups().size(); ++k) {
+      const Subgroup& subgroup = a.subgroups()[k];
+      std::int64_t copies = 1;  // of each element inside the subgroup
+      for (const Axis& axis : subgroup.axes()) copies *= is_split(axis.placement) ? 1 : axis.degree;
+      Box part = whole(shape);
+      if (a.top() && is_split(a.top()->placement)) {
+        const auto dim = static_cast<std::size_t>(std::get<Split>(a.top()->placement).dim);
+        part[dim] = cut(shape[dim], static_cast<int>(k), static_cast<int>(a.subgroups().size()), a.top()->weights);
+      }
+      expected += copies * volume(part);
+      for (const Device d : subgroup.devices()) held += volume(owned(a, d, shape)->box);
+    }
+
+    ASSERT_EQ(held, expected) << to_string(a);
+  }
+}
+
+TEST(Cut, FollowsTheOneRule) {
   struct Row {
     std::int64_t n;
     Weights weights;
@@ -63,59 +59,133 @@ TEST(Annotation, TheCutIsTheFloorOfPrefixSums) {
     std::vector<std::int64_t> sizes;
   };
   const Row rows[] = {
-      {10, {}, 4, {2, 3, 2, 3}}, {3, {}, 4, {0, 1, 1, 1}}, {0, {}, 2, {0, 0}}, {7, {2, 1}, 2, {4, 3}}, {5, {0, 1}, 2, {0, 5}}, {4, {3, 1}, 2, {3, 1}}, {1, {}, 1, {1}},
+      {10, {}, 4, {2, 3, 2, 3}}, {10, {}, 3, {3, 3, 4}}, {3, {}, 4, {0, 1, 1, 1}}, {0, {}, 2, {0, 0}},     {1, {}, 1, {1}},
+      {10, {3, 1}, 2, {7, 3}},   {4, {0, 1}, 2, {0, 4}}, {4, {1, 0}, 2, {4, 0}},   {7, {1, 0, 2}, 3, {2, 0, 5}}, {5, {2, 2}, 2, {2, 3}},
+      {std::int64_t{1} << 40, {(std::int64_t{1} << 40) - 1, 1}, 2, {(std::int64_t{1} << 40) - 1, 1}},
   };
   for (const Row& row : rows) {
-    std::vector<std::int64_t> sizes;
-    std::int64_t next = 0;
+    std::int64_t at = 0;
     for (int i = 0; i < row.parts; ++i) {
       const Interval part = cut(row.n, i, row.parts, row.weights);
-      EXPECT_EQ(part.begin, next);
-      next = part.end;
-      sizes.push_back(part.size());
+
+      EXPECT_EQ(part.begin, at) << row.n << " part " << i;
+      EXPECT_EQ(part.size(), row.sizes[static_cast<std::size_t>(i)]) << row.n << " part " << i;
+      at = part.end;
     }
-    EXPECT_EQ(sizes, row.sizes);
-    EXPECT_EQ(next, row.n);
+    EXPECT_EQ(at, row.n);
   }
-  EXPECT_EQ(cut(std::int64_t{1} << 61, 1, 2, {1 << 20, 1 << 20}).begin, std::int64_t{1} << 60);  // no overflow
 }
 
-TEST(Annotation, OwnedSaysWhoHoldsWhat) {
+TEST(Annotation, IsCanonical) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"{0-3:S0x4}", "{0-3: S0x4}"},
+      {"{0: Dx1 S0x1}", "{0:}"},
+      {"{0-3: Dx2 Dx2}", "{0-3: Dx4}"},
+      {"{0-3: Px2 Px2}", "{0-3: Px4}"},
+      {"{0-7: Dx2 S0x1 Dx4}", "{0-7: Dx8}"},
+      {"{0-5: S0x2 S0x3}", "{0-5: S0x2 S0x3}"},
+      {"{0-7: Dx2 Px2 Dx2}", "{0-7: Dx2 Px2 Dx2}"},
+      {"{0-1: S0x2w4:2}", "{0-1: S0x2w2:1}"},
+      {"{0-1: S0x2w5:5}", "{0-1: S0x2}"},
+      {"{0-2: S0x3w0:4:2}", "{0-2: S0x3w0:2:1}"},
+      {"top S1 w7 {3: }", "{3:}"},
+      {"top D {0: | 1: }", "top D {0: | 1:}"},
+      {"top S0 w6:2 {0: | 1:}", "top S0 w3:1 {0: | 1:}"},
+      {"{0,1,2,4,3: Dx5}", "{0-2,4,3: Dx5}"},
+      {"{3,2,1: S0x3}", "{3,2,1: S0x3}"},
+      {"  top  Pmax{0-1:Pmaxx2|2:}", "top Pmax {0-1: Pmaxx2 | 2:}"},
+      {"{0-1: S 0 x 2 w 1 : 3}", "{0-1: S0x2w1:3}"},
+  };
+  for (const auto& [text, canonical] : rows) EXPECT_EQ(to_string(parse_annotation(text)), canonical) << text;
+}
+
+TEST(Annotation, TellsWhoOwnsWhat) {
   struct Row {
     const char* annotation;
-    Device device;
     Shape shape;
-    Box box;
-    int subgroup, addend;
+    Device device;
+    Shard shard;
   };
   const Row rows[] = {
-      {"top S0 w3:1 {0,3: S1x2 | 5:}", 0, {4, 6}, {{0, 3}, {0, 3}}, 0, 0}, {"top S0 w3:1 {0,3: S1x2 | 5:}", 3, {4, 6}, {{0, 3}, {3, 6}}, 0, 0},
-      {"top S0 w3:1 {0,3: S1x2 | 5:}", 5, {4, 6}, {{3, 4}, {0, 6}}, 1, 0}, {"{0-3: S0x2 Px2}", 3, {5}, {{2, 5}}, 0, 1},
-      {"{0-3: Px2 S0x2}", 2, {5}, {{0, 2}}, 0, 1},                        {"{0-5: S0x2 S0x3}", 4, {7}, {{4, 5}}, 0, 0},
-      {"{0-3: S0x4}", 0, {3}, {{0, 0}}, 0, 0},                            {"top P {0: | 7:}", 7, {}, {}, 1, 0},
+      {"{0-3: S0x2 S1x2}", {5, 3}, 2, {{{2, 5}, {0, 1}}, 0, 0}},
+      {"{0-3: S0x4}", {10}, 1, {{{2, 5}}, 0, 0}},
+      {"{0-3: S0x2 S0x2}", {10}, 1, {{{2, 5}}, 0, 0}},
+      {"{0-3: S0x4}", {3}, 0, {{{0, 0}}, 0, 0}},
+      {"{0-3: Px2 S0x2}", {4}, 3, {{{2, 4}}, 0, 1}},
+      {"{0-7: Px2 Dx2 Px2}", {4}, 5, {{{0, 4}}, 0, 3}},
+      {"top S0 w3:1 {0,3: S1x2 | 5:}", {4, 6}, 3, {{{0, 3}, {3, 6}}, 0, 0}},
+      {"top S0 w3:1 {0,3: S1x2 | 5:}", {4, 6}, 5, {{{3, 4}, {0, 6}}, 1, 0}},
+      {"top S0 w1:0 {0: | 1:}", {4}, 1, {{{4, 4}}, 1, 0}},
+      {"top P {0-1: Px2 | 2:}", {2}, 1, {{{0, 2}}, 0, 1}},
+      {"top S0 {0-1: S0x2w1:2 | 2-3: S0x2}", {9}, 1, {{{1, 4}}, 0, 0}},
+      {"{7:}", {}, 7, {{}, 0, 0}},
+      {"{4,2: S0x2}", {0}, 2, {{{0, 0}}, 0, 0}},
+  };
+  for (const Row& row : rows) EXPECT_EQ(owned(parse_annotation(row.annotation), row.device, row.shape), row.shard) << row.annotation << " of " << row.device;
+}
+
+TEST(Annotation, OwnsNothingBeyondItsDevicesAndRefusesDimsThatAreNotThere) {
+  const Annotation a = parse_annotation("{0-1: S1x2}");
+
+  EXPECT_EQ(owned(a, 2, {4, 4}), std::nullopt);
+  EXPECT_THROW((void)owned(a, 0, {4}), InvalidArgument);
+  EXPECT_EQ(least_rank(a), 2);
+  EXPECT_EQ(subgroup_of(a, 1), 0);
+  EXPECT_FALSE(holds(a, 2));
+}
+
+TEST(Annotation, ComparesLayouts) {
+  struct Row {
+    const char* a;
+    const char* b;
+    Shape shape;
+    bool same;
+  };
+  const Row rows[] = {
+      {"{0-1: Dx2}", "top D {0: | 1:}", {4}, true},
+      {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {8}, true},
+      {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {10}, true},
+      {"{0-5: S0x2 S0x3}", "{0-5: S0x6}", {3}, false},
+      {"{0-1: S0x2}", "{1,0: S0x2}", {4}, false},
+      {"{0-1: Dx2}", "{1,0: Dx2}", {4}, true},
+      {"{0-1: Px2}", "{1,0: Px2}", {4}, false},
+      {"{0-1: Px2}", "top P {0: | 1:}", {4}, false},
+      {"{0-1: S0x2}", "{0-1: S0x2w1:2}", {0}, true},
+      {"{0-1: Dx2}", "{0-2: Dx3}", {4}, false},
+      {"top S0 {0: | 1:}", "{0-1: S0x2}", {5}, true},
   };
   for (const Row& row : rows) {
-    const auto shard = owned(parse_annotation(row.annotation), row.device, row.shape);
-    ASSERT_TRUE(shard.has_value());
-    EXPECT_EQ(*shard, (Shard{row.box, row.subgroup, row.addend})) << row.annotation << " device " << row.device;
+    EXPECT_EQ(same_layout(parse_annotation(row.a), parse_annotation(row.b), row.shape), row.same) << row.a << " and " << row.b;
   }
-  EXPECT_EQ(owned(parse_annotation("{0:}"), 1, {4}), std::nullopt);
-  EXPECT_THROW((void)owned(parse_annotation("{0-1: S2x2}"), 0, {4, 4}), InvalidArgument);
 }
 
-TEST(Annotation, DamagedTextsAreErrors) {
-  const char* texts[] = {
-      "", "{", "{}", "{0}", "{0:", "{0: S0}", "{0-1: S0x}", "{0-1: S0x2w}", "{0-1: S0x2w1}", "{0-1: S0x2w1:2:3}", "{0-1: Dx2w1:1}", "{0-1: S0x2w0:0}", "{0-1: S0x3}",
-      "{0,0: Dx2}", "{0: | 0:}", "{0: | 1:}", "top S0 {0: | 1:} x", "{1-0: Dx2}", "{0-1: Px2", "{0-3: Px2 Pmaxx2}", "{-1:}", "{0-99999999999999: Dx2}", "{0: S9x1}", "top Q {0:}",
-      "{0-1: S0x-2}", "{99999999999999999999:}", "{0-1: S0x2w99999999999999999999:1}", "{0-1048577: Dx1048578}",
+TEST(Annotation, RefusesDamagedTexts) {
+  const char* rows[] = {
+      "", " ", "{", "}", "{}", "{0}", "{:}", "{0:", "{0: | }", "{0:} x", "{0: S0}", "{0: S0x}", "{0: Sx2}", "{0-1: S0x3}", "{0-1:}",
+      "{0-1: S0x2w1}", "{0-1: S0x2w1:2:3}", "{0-1: S0x2w0:0}", "{0-1: S0x2w1:-1}", "{0-1: Dx2w1:2}", "{0-1: Px2w1:1}", "{1-0: Dx2}", "{0-0: }",
+      "{0,0: Dx2}", "{0-2,1: Dx4}", "{0: | 1:}", "top {0: | 1:}", "top X {0: | 1:}", "top D {0: | 0:}", "top D w1:2 {0: | 1:}", "top S0 w1 {0: | 1:}",
+      "top S0 w0:0 {0: | 1:}", "top P {0-1: Pmaxx2 | 2:}", "{0-3: Px2 Pmaxx2}", "{0-1: S8x2}", "{0-1: S99999999999999999999x2}", "{0-1: Dx0}",
+      "{0-999999999: Dx1000000000}", "{99999999999: }", "{0-1: S0x2w99999999999999999999:1}", "{0-1: dx2}", "{-1: }", "{0 1: Dx2}", "{0-1: Dx2", "top",
+      "\xff{0:}", "{0-1: Dx99999999999}", "{0-3: Dx4294967297 Dx4}", "{16777216:}",
   };
-  for (const char* text : texts) EXPECT_THROW((void)parse_annotation(text), InvalidArgument) << text;
+  for (const char* text : rows) EXPECT_THROW((void)parse_annotation(text), InvalidArgument) << "\"" << text << "\"";
 }
 
-TEST(Annotation, SameLayoutLooksThroughTheText) {
-  EXPECT_TRUE(same_layout(parse_annotation("{0-3: S0x2 S0x2}"), parse_annotation("{0-3: S0x4}"), {8}));
-  EXPECT_FALSE(same_layout(parse_annotation("{0-5: S0x2 S0x3}"), parse_annotation("{0-5: S0x6}"), {9}));
-  EXPECT_FALSE(same_layout(parse_annotation("{0-1: Px2}"), parse_annotation("{0-1: Dx2}"), {8}));
+// Any one character less, doubled or changed gives a value or an InvalidArgument.
+TEST(Annotation, SurvivesSmallDamage) {
+  const std::string text = "top S0 w3:1 {0,3-4: S1x3w2:1:1 | 5-8: Px2 Dx2}";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    for (const std::string& put : {std::string(), std::string(2, text[i]), std::string("9"), std::string("|"), std::string(1, '\0')}) {
+      std::string damaged = text;
+      damaged.replace(i, 1, put);
+      try {
+        const Annotation a = parse_annotation(damaged);
+        EXPECT_EQ(parse_annotation(to_string(a)), a) << damaged;
+      } catch (const InvalidArgument& error) {
+        EXPECT_NE(std::string(error.what()).find("[annotation]"), std::string::npos) << damaged;
+      }
+    }
+  }
 }
 
 }  // namespace
