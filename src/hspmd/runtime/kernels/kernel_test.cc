@@ -23,13 +23,9 @@ struct Case {
   std::vector<Box> results;
 };
 
-Box box(std::initializer_list<std::int64_t> sizes) {
-  return whole(Shape(sizes));
-}
+Box box(std::initializer_list<std::int64_t> sizes) { return whole(Shape(sizes)); }
 
-bool is_integer(Fill fill) {
-  return fill != Fill::kNormal && fill != Fill::kPositive;
-}
+bool is_integer(Fill fill) { return fill != Fill::kNormal && fill != Fill::kPositive; }
 
 template <typename T>
 class Buffers {
@@ -45,10 +41,7 @@ class Buffers {
       for (std::size_t e = 0; e < n; ++e) {
         floats[e] = static_cast<T>(fill == Fill::kPositive ? 1 + std::abs(normal(random)) : normal(random));
         const auto r = static_cast<std::int32_t>(random() % 9);
-        ints[e] = fill == Fill::kPositions  ? static_cast<std::int32_t>((e * 5) % 11)
-                  : fill == Fill::kSegments ? r / 5
-                  : fill == Fill::kTargets  ? r - 2
-                                            : r;
+        ints[e] = fill == Fill::kPositions ? static_cast<std::int32_t>((e * 5) % 11) : fill == Fill::kSegments ? r / 5 : fill == Fill::kTargets ? r - 2 : r;
       }
       floats_.push_back(floats);
       ints_.push_back(ints);
@@ -70,8 +63,7 @@ class Buffers {
     }
     std::vector<std::byte> workspace(kernel.workspace_bytes() + 64, std::byte{0xEE});
     kernel.run(in, out, workspace.data());
-    for (std::size_t i = kernel.workspace_bytes(); i < workspace.size(); ++i)
-      ASSERT_EQ(workspace[i], std::byte{0xEE}) << "the workspace is exceeded";
+    for (std::size_t i = kernel.workspace_bytes(); i < workspace.size(); ++i) ASSERT_EQ(workspace[i], std::byte{0xEE}) << "the workspace is exceeded";
   }
 
   [[nodiscard]] const std::vector<std::vector<T>>& results() const { return results_; }
@@ -90,8 +82,7 @@ KernelRequest request_of(const Case& c, Precision precision, Write write) {
 
 template <typename T>
 void expect_alike(const Case& c, Precision precision, double tolerance, Write write) {
-  SCOPED_TRACE(
-      fmt::format("{} {} {}", c.op, to_string(c.operands[0]), precision == Precision::kFp64 ? "fp64" : "fp32"));
+  SCOPED_TRACE(fmt::format("{} {} {}", c.op, to_string(c.operands[0]), precision == Precision::kFp64 ? "fp64" : "fp32"));
   const KernelRequest request = request_of(c, precision, write);
   Buffers<T> expected(c), actual(c);
 
@@ -112,8 +103,7 @@ void expect_alike(const Case& c, Precision precision, double tolerance, Write wr
 }
 
 std::vector<Case> cases() {
-  const Attributes rope{{"theta", 10000.0},       {"inverse", std::int64_t{0}}, {"factor", 1.0},
-                        {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},    {"original_max_position", 8192.0}};
+  const Attributes rope{{"theta", 10000.0}, {"inverse", std::int64_t{0}}, {"factor", 1.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position", 8192.0}};
   Attributes back = rope;
   back.set("inverse", std::int64_t{1});
   back.set("factor", 8.0);
@@ -131,11 +121,7 @@ std::vector<Case> cases() {
       {"dot", dot("bsh,fh->bsf"), {box({2, 3, 0}), box({7, 0})}, {}, {box({2, 3, 7})}},
       {"dot", dot("bsh,fh->bsf"), {box({2, 0, 5}), box({7, 5})}, {}, {box({2, 0, 7})}},
       {"rms_norm", {{"eps", 1e-5}}, {box({2, 3, 37}), box({37})}, {}, {box({2, 3, 37}), box({2, 3})}},
-      {"rms_norm_grad",
-       {},
-       {box({2, 3, 37}), box({37}), box({2, 3}), box({2, 3, 37})},
-       {},
-       {box({2, 3, 37}), box({37})}},
+      {"rms_norm_grad", {}, {box({2, 3, 37}), box({37}), box({2, 3}), box({2, 3, 37})}, {}, {box({2, 3, 37}), box({37})}},
       {"rms_norm_grad", {}, {box({2, 0, 8}), box({8}), box({2, 0}), box({2, 0, 8})}, {}, {box({2, 0, 8}), box({8})}},
       {"silu_mul", {}, {box({3, 41}), box({3, 41})}, {}, {box({3, 41})}},
       {"silu_mul_grad", {}, {box({3, 41}), box({3, 41}), box({3, 41})}, {}, {box({3, 41}), box({3, 41})}},
@@ -146,36 +132,20 @@ std::vector<Case> cases() {
       {"vocab_max", {}, {box({2, 3, 19})}, {}, {box({2, 3})}},
       {"vocab_max", {}, {box({2, 3, 0})}, {}, {box({2, 3})}},
       {"sum_exp", {}, {box({2, 3, 19}), box({2, 3})}, {}, {box({2, 3})}},
-      {"cross_entropy_grad",
-       {},
-       {{{0, 2}, {0, 3}, {2, 7}}, box({2, 3}), box({2, 3}), box({2, 3}), Box{}},
-       {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kTargets},
-       {{{0, 2}, {0, 3}, {2, 7}}}},
+      {"cross_entropy_grad", {}, {{{0, 2}, {0, 3}, {2, 7}}, box({2, 3}), box({2, 3}), box({2, 3}), Box{}}, {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kTargets}, {{{0, 2}, {0, 3}, {2, 7}}}},
       {"sumsq", {}, {box({5, 37})}, {}, {Box{}}},
       {"sumsq", {}, {box({0, 37})}, {}, {Box{}}},
       {"add", {}, {box({7}), box({7}), box({7})}, {}, {box({7})}},
       {"mul", {}, {box({7}), box({7})}, {}, {box({7})}},
       {"scale", {{"factor", 2.5}}, {box({7})}, {}, {box({7})}},
       {"accumulate", {}, {box({33})}, {}, {box({33})}},
-      {"adamw",
-       adamw,
-       {box({5, 9}), box({5, 9}), box({5, 9}), box({5, 9}), Box{}, Box{}, box({3})},
-       {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kNormal, Fill::kPositive, Fill::kPositive,
-        Fill::kPositive},
-       {box({5, 9}), box({5, 9}), box({5, 9})}},
+      {"adamw", adamw, {box({5, 9}), box({5, 9}), box({5, 9}), box({5, 9}), Box{}, Box{}, box({3})}, {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kNormal, Fill::kPositive, Fill::kPositive, Fill::kPositive}, {box({5, 9}), box({5, 9}), box({5, 9})}},
   };
   // Attention: {b, s, t, k, g, d}; s over one block of queries, permuted positions, segments, queries that see nothing.
-  for (const auto& n : std::vector<std::array<std::int64_t, 6>>{{2, 5, 5, 2, 1, 4},
-                                                                {1, 133, 133, 1, 2, 6},
-                                                                {1, 7, 150, 2, 3, 4},
-                                                                {1, 1, 1, 1, 1, 2},
-                                                                {1, 4, 4, 0, 2, 4},
-                                                                {1, 0, 6, 1, 1, 4}}) {
+  for (const auto& n : std::vector<std::array<std::int64_t, 6>>{{2, 5, 5, 2, 1, 4}, {1, 133, 133, 1, 2, 6}, {1, 7, 150, 2, 3, 4}, {1, 1, 1, 1, 1, 2}, {1, 4, 4, 0, 2, 4}, {1, 0, 6, 1, 1, 4}}) {
     const auto [b, s, t, k, g, d] = n;
-    const std::vector<Fill> fills = {Fill::kNormal,    Fill::kNormal,   Fill::kNormal,  Fill::kPositions,
-                                     Fill::kPositions, Fill::kSegments, Fill::kSegments};
-    const std::vector<Box> operands = {box({b, s, k, g, d}), box({b, t, k, d}), box({b, t, k, d}), box({b, s}),
-                                       box({b, t}),          box({b, s}),       box({b, t})};
+    const std::vector<Fill> fills = {Fill::kNormal, Fill::kNormal, Fill::kNormal, Fill::kPositions, Fill::kPositions, Fill::kSegments, Fill::kSegments};
+    const std::vector<Box> operands = {box({b, s, k, g, d}), box({b, t, k, d}), box({b, t, k, d}), box({b, s}), box({b, t}), box({b, s}), box({b, t})};
     all.push_back({"attention", {}, operands, fills, {box({b, s, k, g, d}), box({b, s, k, g})}});
     std::vector<Box> backward = operands;
     backward.insert(backward.end(), {box({b, s, k, g, d}), box({b, s, k, g}), box({b, s, k, g, d})});
@@ -205,8 +175,7 @@ TEST(Kernels, ABuildWithoutLibtorchSaysSo) {
 #endif
 
 TEST(Kernels, ReferenceGivesWhatIsComputedByHand) {
-  const auto run = [](const char* op, const Attributes& attributes, const std::vector<std::vector<double>>& in,
-                      const std::vector<Box>& operands, const Box& result) {
+  const auto run = [](const char* op, const Attributes& attributes, const std::vector<std::vector<double>>& in, const std::vector<Box>& operands, const Box& result) {
     std::vector<double> out(static_cast<std::size_t>(volume(result)));
     std::vector<const void*> pointers;
     for (const auto& values : in) pointers.push_back(values.data());
@@ -216,9 +185,7 @@ TEST(Kernels, ReferenceGivesWhatIsComputedByHand) {
     make_reference_kernel(request)->run(pointers, results, nullptr);
     return out;
   };
-  EXPECT_EQ(run("dot", {{"factors", std::string("ab,cb->ac")}}, {{1, 2, 3, 4}, {5, 6}}, {box({2, 2}), box({1, 2})},
-                box({2, 1})),
-            (std::vector<double>{17, 39}));
+  EXPECT_EQ(run("dot", {{"factors", std::string("ab,cb->ac")}}, {{1, 2, 3, 4}, {5, 6}}, {box({2, 2}), box({1, 2})}, box({2, 1})), (std::vector<double>{17, 39}));
   EXPECT_EQ(run("add", {}, {{1, 2}, {3, 4}}, {box({2}), box({2})}, box({2})), (std::vector<double>{4, 6}));
   EXPECT_EQ(run("squared_error", {}, {{1, 2}, {3, 5}}, {box({2}), box({2})}, Box{}), (std::vector<double>{13}));
   EXPECT_EQ(run("sumsq", {}, {{3, 4}}, {box({2})}, Box{}), (std::vector<double>{25}));
