@@ -1,6 +1,7 @@
 #include "hspmd/comm/assign.h"
 
 #include <algorithm>
+#include <map>
 
 #include "hspmd/comm/device_index.h"
 
@@ -75,6 +76,7 @@ class Assigner {
         requirers_.insert(requirers_.end(), alternative[0]->begin(), alternative[0]->end());
       }
     }
+    if (!sums_.empty()) settle_sums();
     if (requirers_.empty()) return;
     const std::size_t fewest = fewest_addends(source_);
     if (source_[fewest].size() == 1) {
@@ -258,7 +260,28 @@ class Assigner {
           const bool own = p != nullptr && p->alternative == chosen && p->addend == a;
           move.sources.push_back(own ? d : (*source[a])[r % source[a]->size()]);
         }
-        result_.settled.push_back(std::move(move));
+        (move.sources.size() > 1 ? sums_ : result_.settled).push_back(std::move(move));
+      }
+    }
+  }
+
+  // Addends of the cell that are added for others in turn are one all-reduce.
+  void settle_sums() {
+    std::map<std::vector<Device>, std::vector<Move>> by_sources;
+    for (Move& move : sums_) {
+      std::vector<Device> sources = move.sources;
+      std::sort(sources.begin(), sources.end());
+      by_sources[std::move(sources)].push_back(std::move(move));
+    }
+    sums_.clear();
+    for (auto& [sources, moves] : by_sources) {
+      std::vector<Device> destinations;
+      for (const Move& move : moves) destinations.push_back(move.destinations.front());
+      std::sort(destinations.begin(), destinations.end());
+      if (destinations == sources) {
+        result_.settled.push_back({moves.front().box, moves.front().sources, moves.front().sources});
+      } else {
+        std::move(moves.begin(), moves.end(), std::back_inserter(result_.settled));
       }
     }
   }
@@ -274,6 +297,7 @@ class Assigner {
   std::size_t turn_ = 0;
   std::vector<Alternative> source_;
   std::vector<Device> requirers_;
+  std::vector<Move> sums_;  // towards Partial
   Assignment result_;
 };
 
