@@ -1,0 +1,144 @@
+// What the devices do in their rounds, all together, is what the plan says.
+#include "hspmd/specialize/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "hspmd/annotation/annotation_samples.h"
+#include "hspmd/comm/interpret.h"
+
+namespace hspmd {
+namespace {
+
+using Buffer = std::vector<std::int64_t>;
+
+// Element `global` of the tensor in a buffer that holds a piece.
+std::size_t at(const Piece& piece, std::size_t global, const Shape& shape) {
+  std::size_t index = 0, stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const auto coordinate = static_cast<std::int64_t>(global % static_cast<std::size_t>(shape[d]));
+    global /= static_cast<std::size_t>(shape[d]);
+    EXPECT_TRUE(coordinate >= piece.box[d].begin && coordinate < piece.box[d].end) << "outside " << to_string(piece.box);
+    index += static_cast<std::size_t>(coordinate - piece.box[d].begin) * stride;
+    stride *= static_cast<std::size_t>(piece.box[d].size());
+  }
+  return static_cast<std::size_t>(piece.offset) + index;
+}
+
+// All devices in lockstep, round by round, each with a buffer for every state.
+class Lockstep {
+ public:
+  Lockstep(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, const comm::Holdings& before)
+      : to_(to), shape_(shape) {
+    std::vector<Device> devices = devices_of(from);
+    const std::vector<Device> more = devices_of(to);
+    devices.insert(devices.end(), more.begin(), more.end());
+    for (const Device d : devices) {
+      if (exchanges_.contains(d)) continue;
+      const LocalExchange& exchange = exchanges_[d] = local_exchange(plan, from, to, shape, d);
+      auto& states = buffers_[d];
+      states.resize(static_cast<std::size_t>(exchange.states));
+      if (before.contains(d)) states.front() = before.at(d).front().data;
+      for (std::size_t s = 1; s + 1 < states.size(); ++s) states[s].resize(static_cast<std::size_t>(exchange.elements[s - 1]));
+      if (const auto shard = owned(to, d, shape)) states.back().resize(static_cast<std::size_t>(volume(shard->box)));
+    }
+  }
+
+  comm::Holdings run() {
+    const std::size_t rounds = exchanges_.begin()->second.rounds.size();
+    for (std::size_t r = 0; r < rounds; ++r) {
+      std::map<Device, std::vector<Device>> readers;
+      for (const auto& [device, exchange] : exchanges_) {
+        for (const Pull& pull : exchange.rounds[r].pulls) {
+          read(device, exchange, r, pull);
+          for (const Source& source : pull.sources) {
+            if (source.device != device) readers[source.device].push_back(device);
+          }
+        }
+      }
+      for (const auto& [device, exchange] : exchanges_) expect_readers(exchange.rounds[r], readers[device]);
+    }
+    comm::Holdings after;
+    for (const Device d : devices_of(to_)) after[d].push_back({owned(to_, d, shape_)->box, buffers_[d].back()});
+    return after;
+  }
+
+ private:
+  void read(Device device, const LocalExchange& exchange, std::size_t r, const Pull& pull) {
+    const auto fills = static_cast<std::size_t>(exchange.rounds[r].fills);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(volume(pull.box)); ++i) {
+      const std::size_t global = comm::global_index(pull.box, i, shape_);
+      std::int64_t value = exchange.reduction == Reduction::kSum ? 0 : comm::kMinusInfinity;
+      for (const Source& source : pull.sources) {
+        // The second half of an all-reduce reads what the first has made.
+        const std::size_t shown = r % 2 == 0 ? fills - 1 : fills;
+        const std::int64_t part = buffers_[source.device][shown][at(source.piece, global, shape_)];
+        value = exchange.reduction == Reduction::kSum ? value + part : std::max(value, part);
+      }
+      buffers_[device][fills][at(pull.into, global, shape_)] = value;
+    }
+  }
+
+  static void expect_readers(const Round& round, std::vector<Device> readers) {
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    EXPECT_EQ(round.readers, readers);
+    EXPECT_EQ(round.shows >= 0, !readers.empty());
+  }
+
+  const Annotation& to_;
+  const Shape& shape_;
+  std::map<Device, LocalExchange> exchanges_;
+  std::map<Device, std::vector<Buffer>> buffers_;
+};
+
+void expect_law(const Annotation& from, const Annotation& to, const Shape& shape) {
+  SCOPED_TRACE(to_string(from) + "  ->  " + to_string(to) + "  of " + to_string(shape));
+  samples::Random random(1);
+  std::vector<std::int64_t> tensor(static_cast<std::size_t>(volume(shape)));
+  for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<std::int64_t>(i) * 7919 + 13;
+  const auto before = comm::lay_out(from, tensor, shape, [&] { return static_cast<std::int64_t>(random() % 1000) - 500; });
+  const CommPlan plan = resolve_plan(from, to, shape, Cluster::uniform(8));
+
+  const comm::Holdings after = Lockstep(plan, from, to, shape, before).run();
+
+  ASSERT_EQ(comm::meaning(to, after, shape), tensor) << to_string(plan);
+}
+
+TEST(ExchangeLaw, HoldsForAllPairsOverThreeDevices) {
+  const auto annotations = samples::all_annotations(3, 1, Reduction::kSum);
+  for (const Annotation& from : annotations) {
+    for (const Annotation& to : annotations) {
+      expect_law(from, to, {5});
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(ExchangeLaw, HoldsForRandomPairs) {
+  samples::Random random(4);
+  for (int i = 0; i < 4000; ++i) {
+    const int rank = samples::draw(random, 0, 3);
+    Shape shape;
+    for (int d = 0; d < rank; ++d) shape.push_back(samples::draw(random, samples::draw(random, 0, 9) == 0 ? 0 : 1, 7));
+    const Reduction reduction = samples::draw(random, 0, 3) == 0 ? Reduction::kMax : Reduction::kSum;
+    expect_law(samples::random_annotation(random, 8, rank, reduction), samples::random_annotation(random, 8, rank, reduction), shape);
+    if (HasFailure()) return;
+  }
+}
+
+// Large all-reduces go in two halves, large copies from several senders.
+TEST(ExchangeLaw, HoldsForLargerTensors) {
+  samples::Random random(6);
+  for (int i = 0; i < 100; ++i) {
+    expect_law(samples::random_annotation(random, 6, 2, Reduction::kSum), samples::random_annotation(random, 6, 2, Reduction::kSum), {96, 160});
+    if (HasFailure()) return;
+  }
+  expect_law(parse_annotation("{0-3: Px4}"), parse_annotation("{0-3: Dx4}"), {96, 160});
+  expect_law(parse_annotation("{0-3: Px2 Dx2}"), parse_annotation("{0-3: Dx4}"), {96, 160});
+}
+
+}  // namespace
+}  // namespace hspmd
