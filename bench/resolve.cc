@@ -19,7 +19,9 @@ constexpr double kGb = 1e9;
 
 using Random = std::mt19937;
 
-std::size_t draw(Random& random, std::size_t least, std::size_t most) { return least + random() % (most - least + 1); }
+std::size_t draw(Random& random, std::size_t least, std::size_t most) {
+  return least + random() % (most - least + 1);
+}
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -101,8 +103,8 @@ struct Bar {
 
 std::string json(const Bar& bar) {
   const auto [low, high] = interval(bar.values);
-  return fmt::format(R"({{"name":"{}","value":{:.4g},"interval":[{:.4g},{:.4g}],"must":"<= {:g}","met":{}}})", bar.name, median(bar.values), low, high,
-                     bar.most, high <= bar.most);
+  return fmt::format(R"({{"name":"{}","value":{:.4g},"interval":[{:.4g},{:.4g}],"must":"<= {:g}","met":{}}})", bar.name,
+                     median(bar.values), low, high, bar.most, high <= bar.most);
 }
 
 struct Measured {
@@ -112,7 +114,8 @@ struct Measured {
 };
 
 void print(const char* what, const Measured& m) {
-  std::printf("%-44s %10.1f us a tensor   bytes %.4f   finish %.4f (worst %.4f) of the bound\n", what, median(m.microseconds), median(m.bytes), median(m.finish),
+  std::printf("%-44s %10.1f us a tensor   bytes %.4f   finish %.4f (worst %.4f) of the bound\n", what,
+              median(m.microseconds), median(m.bytes), median(m.finish),
               *std::max_element(m.finish.begin(), m.finish.end()));
 }
 
@@ -151,7 +154,8 @@ struct Pipelines {
     std::vector<Subgroup> subgroups;
     for (const Pipeline& p : pipelines) {
       const std::size_t stage = layer * p.stages / kLayers;
-      subgroups.emplace_back(range(p.first + stage * p.tp, p.tp), std::vector<Axis>{{placement, static_cast<int>(p.tp)}});
+      subgroups.emplace_back(range(p.first + stage * p.tp, p.tp),
+                             std::vector<Axis>{{placement, static_cast<int>(p.tp)}});
     }
     return {std::move(subgroups), Top{Duplicate{}}};
   }
@@ -180,8 +184,9 @@ Measured whole_model(int pairs) {
     Shape shape;
     Placement placement;
   };
-  const std::vector<Weight> weights = {{{8192, 8192}, Split{0}},  {{1024, 8192}, Split{0}},  {{1024, 8192}, Split{0}},  {{8192, 8192}, Split{1}}, {{28672, 8192}, Split{0}},
-                                       {{28672, 8192}, Split{0}}, {{8192, 28672}, Split{1}}, {{8192}, Duplicate{}}, {{8192}, Duplicate{}}};
+  const std::vector<Weight> weights = {{{8192, 8192}, Split{0}},  {{1024, 8192}, Split{0}},  {{1024, 8192}, Split{0}},
+                                       {{8192, 8192}, Split{1}},  {{28672, 8192}, Split{0}}, {{28672, 8192}, Split{0}},
+                                       {{8192, 28672}, Split{1}}, {{8192}, Duplicate{}},     {{8192}, Duplicate{}}};
   Measured measured;
   for (int i = 0; i < pairs; ++i) {
     const Pipelines before = random_strategy(random);

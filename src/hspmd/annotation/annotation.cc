@@ -14,7 +14,8 @@ constexpr std::int64_t kMaxDevices = std::int64_t{1} << 24;
 Weights canonical(Weights weights) {
   if (weights.empty()) return weights;
   if (std::all_of(weights.begin(), weights.end(), [&](std::int64_t w) { return w == weights.front(); })) return {};
-  const std::int64_t divisor = std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, std::gcd<std::int64_t, std::int64_t>);
+  const std::int64_t divisor =
+      std::accumulate(weights.begin(), weights.end(), std::int64_t{0}, std::gcd<std::int64_t, std::int64_t>);
   for (std::int64_t& w : weights) w /= divisor;
   return weights;
 }
@@ -36,11 +37,13 @@ std::vector<Axis> canonical(std::vector<Axis> axes) {
 std::optional<std::string> why_invalid_weights(const Placement& placement, std::size_t parts, const Weights& weights) {
   if (weights.empty()) return std::nullopt;
   if (!is_split(placement)) return "weights stand only after a Split (S)";
-  if (weights.size() != parts) return fmt::format("a Split in {} must have {} weights, has {}", parts, parts, weights.size());
+  if (weights.size() != parts)
+    return fmt::format("a Split in {} must have {} weights, has {}", parts, parts, weights.size());
   for (const std::int64_t w : weights) {
     if (w < 0 || w > kMaxWeight) return fmt::format("a weight must be from 0 to 2^40, is {}", w);
   }
-  if (std::all_of(weights.begin(), weights.end(), [](std::int64_t w) { return w == 0; })) return "weights must not all be 0";
+  if (std::all_of(weights.begin(), weights.end(), [](std::int64_t w) { return w == 0; }))
+    return "weights must not all be 0";
   return std::nullopt;
 }
 
@@ -100,7 +103,8 @@ std::optional<std::string> why_invalid(const std::vector<Device>& devices, const
   std::int64_t product = 1;
   std::optional<Partial> partial;
   for (const Axis& axis : axes) {
-    if (axis.degree < 1 || axis.degree > kMaxDevices) return fmt::format("a degree must be from 1 to 2^24, is {}", axis.degree);
+    if (axis.degree < 1 || axis.degree > kMaxDevices)
+      return fmt::format("a degree must be from 1 to 2^24, is {}", axis.degree);
     product = std::min(product * axis.degree, kMaxDevices * 2);
     if (auto why = why_invalid_dim(axis.placement)) return why;
     if (auto why = why_invalid_weights(axis.placement, static_cast<std::size_t>(axis.degree), axis.weights)) return why;
@@ -110,14 +114,16 @@ std::optional<std::string> why_invalid(const std::vector<Device>& devices, const
     }
   }
   if (product != static_cast<std::int64_t>(devices.size())) {
-    return fmt::format("the axes must multiply to the {} devices of {{{}: ...}}", devices.size(), devices_text(devices));
+    return fmt::format("the axes must multiply to the {} devices of {{{}: ...}}", devices.size(),
+                       devices_text(devices));
   }
   return std::nullopt;
 }
 
 std::optional<std::string> why_invalid(const std::vector<Subgroup>& subgroups, const std::optional<Top>& top) {
   if (subgroups.empty()) return "an annotation must have a subgroup";
-  if (subgroups.size() > 1 && !top) return fmt::format("{} subgroups must have a top placement, such as top D", subgroups.size());
+  if (subgroups.size() > 1 && !top)
+    return fmt::format("{} subgroups must have a top placement, such as top D", subgroups.size());
   std::vector<Device> all;
   std::optional<Partial> partial;
   const auto mixes = [&](const Placement& placement) {
@@ -134,7 +140,8 @@ std::optional<std::string> why_invalid(const std::vector<Subgroup>& subgroups, c
     }
   }
   if (top && mixes(top->placement)) return "P and Pmax never mix in one annotation";
-  if (const auto twice = repeated(std::move(all))) return fmt::format("subgroups must be disjoint, device {} stands in two", *twice);
+  if (const auto twice = repeated(std::move(all)))
+    return fmt::format("subgroups must be disjoint, device {} stands in two", *twice);
   if (!top) return std::nullopt;
   if (auto why = why_invalid_dim(top->placement)) return why;
   return why_invalid_weights(top->placement, subgroups.size(), top->weights);
@@ -166,7 +173,8 @@ Shard shard_at(const Annotation& annotation, int subgroup, int position, const S
   Shard shard{whole(shape), subgroup, 0};
   const auto narrow = [&](int dim, int index, int parts, const Weights& weights) {
     if (dim >= static_cast<int>(shape.size())) {
-      invalid("[annotation] {} splits dim {}, which a tensor of shape {} lacks", to_string(annotation), dim, to_string(shape));
+      invalid("[annotation] {} splits dim {}, which a tensor of shape {} lacks", to_string(annotation), dim,
+              to_string(shape));
     }
     Interval& interval = shard.box[static_cast<std::size_t>(dim)];
     const Interval part = cut(interval.size(), index, parts, weights);
@@ -182,7 +190,8 @@ Shard shard_at(const Annotation& annotation, int subgroup, int position, const S
   for (const Axis& axis : group.axes()) {
     stride /= axis.degree;
     const int coordinate = position / stride % axis.degree;
-    if (const auto* split = std::get_if<Split>(&axis.placement)) narrow(split->dim, coordinate, axis.degree, axis.weights);
+    if (const auto* split = std::get_if<Split>(&axis.placement))
+      narrow(split->dim, coordinate, axis.degree, axis.weights);
     if (is_partial(axis.placement)) shard.addend = shard.addend * axis.degree + coordinate;
   }
   return shard;
@@ -192,7 +201,8 @@ std::optional<Shard> owned(const Annotation& annotation, Device device, const Sh
   for (std::size_t k = 0; k < annotation.subgroups().size(); ++k) {
     const auto& devices = annotation.subgroups()[k].devices();
     const auto found = std::find(devices.begin(), devices.end(), device);
-    if (found != devices.end()) return shard_at(annotation, static_cast<int>(k), static_cast<int>(found - devices.begin()), shape);
+    if (found != devices.end())
+      return shard_at(annotation, static_cast<int>(k), static_cast<int>(found - devices.begin()), shape);
   }
   return std::nullopt;
 }
@@ -213,7 +223,9 @@ std::optional<int> subgroup_of(const Annotation& annotation, Device device) {
   return std::nullopt;
 }
 
-bool holds(const Annotation& annotation, Device device) { return subgroup_of(annotation, device).has_value(); }
+bool holds(const Annotation& annotation, Device device) {
+  return subgroup_of(annotation, device).has_value();
+}
 
 std::optional<Reduction> reduction_of(const Annotation& annotation) {
   if (annotation.top()) {
@@ -256,7 +268,8 @@ int least_rank(const Annotation& annotation) {
 }
 
 Annotation project(const Annotation& annotation, int subgroup) {
-  check_internal(subgroup >= 0 && subgroup < static_cast<int>(annotation.subgroups().size()), "a projected subgroup exists");
+  check_internal(subgroup >= 0 && subgroup < static_cast<int>(annotation.subgroups().size()),
+                 "a projected subgroup exists");
   return Annotation(annotation.subgroups()[static_cast<std::size_t>(subgroup)]);
 }
 

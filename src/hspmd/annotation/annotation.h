@@ -47,9 +47,15 @@ struct Partial {
 };
 using Placement = std::variant<Split, Duplicate, Partial>;
 
-[[nodiscard]] inline bool is_split(const Placement& p) { return std::holds_alternative<Split>(p); }
-[[nodiscard]] inline bool is_duplicate(const Placement& p) { return std::holds_alternative<Duplicate>(p); }
-[[nodiscard]] inline bool is_partial(const Placement& p) { return std::holds_alternative<Partial>(p); }
+[[nodiscard]] inline bool is_split(const Placement& p) {
+  return std::holds_alternative<Split>(p);
+}
+[[nodiscard]] inline bool is_duplicate(const Placement& p) {
+  return std::holds_alternative<Duplicate>(p);
+}
+[[nodiscard]] inline bool is_partial(const Placement& p) {
+  return std::holds_alternative<Partial>(p);
+}
 
 using Weights = std::vector<std::int64_t>;  // one a part, none negative, not all 0; empty: all equal
 
@@ -105,7 +111,8 @@ class Annotation {
 
 // Why these parts make no Annotation; nullopt when they do. The constructors throw this text as InvalidArgument.
 [[nodiscard]] std::optional<std::string> why_invalid(const std::vector<Device>& devices, const std::vector<Axis>& axes);
-[[nodiscard]] std::optional<std::string> why_invalid(const std::vector<Subgroup>& subgroups, const std::optional<Top>& top);
+[[nodiscard]] std::optional<std::string> why_invalid(const std::vector<Subgroup>& subgroups,
+                                                     const std::optional<Top>& top);
 
 // What one device holds: `addend` counts inside the subgroup, in mixed radix over its Partial axes.
 struct Shard {

@@ -1,6 +1,7 @@
 // Annotations for tests: all small ones, and random ones beyond.
 //
-//   all_annotations(3, 2, kSum)     every annotation of the devices 0-2 over tensors of rank 2, some weights among them:
+//   all_annotations(3, 2, kSum)     every annotation of the devices 0-2 over tensors of rank 2, some weights among
+//   them:
 //                                   {0-2: S0x3}, top S0 w2:1 {0-1: Px2 | 2:}, ...
 //   random_annotation(...)          up to that many devices, several subgroups, uneven and zero weights
 #pragma once
@@ -15,7 +16,9 @@ namespace hspmd::samples {
 
 using Random = std::mt19937;
 
-inline int draw(Random& random, int least, int most) { return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)); }
+inline int draw(Random& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+}
 
 // All lists of axes whose degrees multiply to n, over dims below rank.
 inline std::vector<std::vector<Axis>> all_axes(int n, int rank, Reduction reduction) {
@@ -26,7 +29,8 @@ inline std::vector<std::vector<Axis>> all_axes(int n, int rank, Reduction reduct
     if (n % degree != 0) continue;
     std::vector<Axis> heads = {{Duplicate{}, degree}, {Partial{reduction}, degree}};
     for (int d = 0; d < rank; ++d) {
-      for (const Weights& w : degree == 2 ? weights_of_two : std::vector<Weights>{{}}) heads.push_back({Split{d}, degree, w});
+      for (const Weights& w : degree == 2 ? weights_of_two : std::vector<Weights>{{}})
+        heads.push_back({Split{d}, degree, w});
     }
     for (const Axis& head : heads) {
       for (std::vector<Axis> rest : all_axes(n / degree, rank, reduction)) {
@@ -52,7 +56,8 @@ inline std::vector<Annotation> all_annotations(int devices, int rank, Reduction 
     for (const auto& a : all_axes(left, rank, reduction)) {
       for (const auto& b : all_axes(devices - left, rank, reduction)) {
         for (const Top& top : tops) {
-          add(Annotation({Subgroup({ids.begin(), ids.begin() + left}, a), Subgroup({ids.begin() + left, ids.end()}, b)}, top));
+          add(Annotation({Subgroup({ids.begin(), ids.begin() + left}, a), Subgroup({ids.begin() + left, ids.end()}, b)},
+                         top));
         }
       }
     }
@@ -100,7 +105,8 @@ inline Annotation random_annotation(Random& random, int most_devices, int rank, 
   }
   Top top{Duplicate{}};
   const int kind = draw(random, 0, 2);
-  if (kind == 0 && rank > 0) top = {Split{draw(random, 0, rank - 1)}, random_weights(random, static_cast<int>(subgroups.size()))};
+  if (kind == 0 && rank > 0)
+    top = {Split{draw(random, 0, rank - 1)}, random_weights(random, static_cast<int>(subgroups.size()))};
   if (kind == 1) top = {Partial{reduction}};
   return {std::move(subgroups), top};
 }

@@ -59,8 +59,16 @@ TEST(Cut, FollowsTheOneRule) {
     std::vector<std::int64_t> sizes;
   };
   const Row rows[] = {
-      {10, {}, 4, {2, 3, 2, 3}}, {10, {}, 3, {3, 3, 4}}, {3, {}, 4, {0, 1, 1, 1}}, {0, {}, 2, {0, 0}},     {1, {}, 1, {1}},
-      {10, {3, 1}, 2, {7, 3}},   {4, {0, 1}, 2, {0, 4}}, {4, {1, 0}, 2, {4, 0}},   {7, {1, 0, 2}, 3, {2, 0, 5}}, {5, {2, 2}, 2, {2, 3}},
+      {10, {}, 4, {2, 3, 2, 3}},
+      {10, {}, 3, {3, 3, 4}},
+      {3, {}, 4, {0, 1, 1, 1}},
+      {0, {}, 2, {0, 0}},
+      {1, {}, 1, {1}},
+      {10, {3, 1}, 2, {7, 3}},
+      {4, {0, 1}, 2, {0, 4}},
+      {4, {1, 0}, 2, {4, 0}},
+      {7, {1, 0, 2}, 3, {2, 0, 5}},
+      {5, {2, 2}, 2, {2, 3}},
       {std::int64_t{1} << 40, {(std::int64_t{1} << 40) - 1, 1}, 2, {(std::int64_t{1} << 40) - 1, 1}},
   };
   for (const Row& row : rows) {
@@ -121,7 +129,9 @@ TEST(Annotation, TellsWhoOwnsWhat) {
       {"{7:}", {}, 7, {{}, 0, 0}},
       {"{4,2: S0x2}", {0}, 2, {{{0, 0}}, 0, 0}},
   };
-  for (const Row& row : rows) EXPECT_EQ(owned(parse_annotation(row.annotation), row.device, row.shape), row.shard) << row.annotation << " of " << row.device;
+  for (const Row& row : rows)
+    EXPECT_EQ(owned(parse_annotation(row.annotation), row.device, row.shape), row.shard)
+        << row.annotation << " of " << row.device;
 }
 
 TEST(Annotation, OwnsNothingBeyondItsDevicesAndRefusesDimsThatAreNotThere) {
@@ -142,31 +152,70 @@ TEST(Annotation, ComparesLayouts) {
     bool same;
   };
   const Row rows[] = {
-      {"{0-1: Dx2}", "top D {0: | 1:}", {4}, true},
-      {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {8}, true},
-      {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {10}, true},
-      {"{0-5: S0x2 S0x3}", "{0-5: S0x6}", {3}, false},
-      {"{0-1: S0x2}", "{1,0: S0x2}", {4}, false},
-      {"{0-1: Dx2}", "{1,0: Dx2}", {4}, true},
-      {"{0-1: Px2}", "{1,0: Px2}", {4}, false},
-      {"{0-1: Px2}", "top P {0: | 1:}", {4}, false},
-      {"{0-1: S0x2}", "{0-1: S0x2w1:2}", {0}, true},
-      {"{0-1: Dx2}", "{0-2: Dx3}", {4}, false},
+      {"{0-1: Dx2}", "top D {0: | 1:}", {4}, true},    {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {8}, true},
+      {"{0-3: S0x2 S0x2}", "{0-3: S0x4}", {10}, true}, {"{0-5: S0x2 S0x3}", "{0-5: S0x6}", {3}, false},
+      {"{0-1: S0x2}", "{1,0: S0x2}", {4}, false},      {"{0-1: Dx2}", "{1,0: Dx2}", {4}, true},
+      {"{0-1: Px2}", "{1,0: Px2}", {4}, false},        {"{0-1: Px2}", "top P {0: | 1:}", {4}, false},
+      {"{0-1: S0x2}", "{0-1: S0x2w1:2}", {0}, true},   {"{0-1: Dx2}", "{0-2: Dx3}", {4}, false},
       {"top S0 {0: | 1:}", "{0-1: S0x2}", {5}, true},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(same_layout(parse_annotation(row.a), parse_annotation(row.b), row.shape), row.same) << row.a << " and " << row.b;
+    EXPECT_EQ(same_layout(parse_annotation(row.a), parse_annotation(row.b), row.shape), row.same)
+        << row.a << " and " << row.b;
   }
 }
 
 TEST(Annotation, RefusesDamagedTexts) {
   const char* rows[] = {
-      "", " ", "{", "}", "{}", "{0}", "{:}", "{0:", "{0: | }", "{0:} x", "{0: S0}", "{0: S0x}", "{0: Sx2}", "{0-1: S0x3}", "{0-1:}",
-      "{0-1: S0x2w1}", "{0-1: S0x2w1:2:3}", "{0-1: S0x2w0:0}", "{0-1: S0x2w1:-1}", "{0-1: Dx2w1:2}", "{0-1: Px2w1:1}", "{1-0: Dx2}", "{0-0: }",
-      "{0,0: Dx2}", "{0-2,1: Dx4}", "{0: | 1:}", "top {0: | 1:}", "top X {0: | 1:}", "top D {0: | 0:}", "top D w1:2 {0: | 1:}", "top S0 w1 {0: | 1:}",
-      "top S0 w0:0 {0: | 1:}", "top P {0-1: Pmaxx2 | 2:}", "{0-3: Px2 Pmaxx2}", "{0-1: S8x2}", "{0-1: S99999999999999999999x2}", "{0-1: Dx0}",
-      "{0-999999999: Dx1000000000}", "{99999999999: }", "{0-1: S0x2w99999999999999999999:1}", "{0-1: dx2}", "{-1: }", "{0 1: Dx2}", "{0-1: Dx2", "top",
-      "\xff{0:}", "{0-1: Dx99999999999}", "{0-3: Dx4294967297 Dx4}", "{16777216:}",
+      "",
+      " ",
+      "{",
+      "}",
+      "{}",
+      "{0}",
+      "{:}",
+      "{0:",
+      "{0: | }",
+      "{0:} x",
+      "{0: S0}",
+      "{0: S0x}",
+      "{0: Sx2}",
+      "{0-1: S0x3}",
+      "{0-1:}",
+      "{0-1: S0x2w1}",
+      "{0-1: S0x2w1:2:3}",
+      "{0-1: S0x2w0:0}",
+      "{0-1: S0x2w1:-1}",
+      "{0-1: Dx2w1:2}",
+      "{0-1: Px2w1:1}",
+      "{1-0: Dx2}",
+      "{0-0: }",
+      "{0,0: Dx2}",
+      "{0-2,1: Dx4}",
+      "{0: | 1:}",
+      "top {0: | 1:}",
+      "top X {0: | 1:}",
+      "top D {0: | 0:}",
+      "top D w1:2 {0: | 1:}",
+      "top S0 w1 {0: | 1:}",
+      "top S0 w0:0 {0: | 1:}",
+      "top P {0-1: Pmaxx2 | 2:}",
+      "{0-3: Px2 Pmaxx2}",
+      "{0-1: S8x2}",
+      "{0-1: S99999999999999999999x2}",
+      "{0-1: Dx0}",
+      "{0-999999999: Dx1000000000}",
+      "{99999999999: }",
+      "{0-1: S0x2w99999999999999999999:1}",
+      "{0-1: dx2}",
+      "{-1: }",
+      "{0 1: Dx2}",
+      "{0-1: Dx2",
+      "top",
+      "\xff{0:}",
+      "{0-1: Dx99999999999}",
+      "{0-3: Dx4294967297 Dx4}",
+      "{16777216:}",
   };
   for (const char* text : rows) EXPECT_THROW((void)parse_annotation(text), InvalidArgument) << "\"" << text << "\"";
 }
@@ -175,7 +224,8 @@ TEST(Annotation, RefusesDamagedTexts) {
 TEST(Annotation, SurvivesSmallDamage) {
   const std::string text = "top S0 w3:1 {0,3-4: S1x3w2:1:1 | 5-8: Px2 Dx2}";
   for (std::size_t i = 0; i < text.size(); ++i) {
-    for (const std::string& put : {std::string(), std::string(2, text[i]), std::string("9"), std::string("|"), std::string(1, '\0')}) {
+    for (const std::string& put :
+         {std::string(), std::string(2, text[i]), std::string("9"), std::string("|"), std::string(1, '\0')}) {
       std::string damaged = text;
       damaged.replace(i, 1, put);
       try {

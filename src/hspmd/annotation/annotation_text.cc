@@ -123,7 +123,8 @@ class Reader {
   [[noreturn]] void fail(std::string_view expected) {
     constexpr std::size_t kShown = 200;
     const std::string shown(text_.substr(0, kShown));
-    invalid("[annotation] column {} must be {}. Received \"{}{}\".", at_ + 1, expected, shown, text_.size() > kShown ? "..." : "");
+    invalid("[annotation] column {} must be {}. Received \"{}{}\".", at_ + 1, expected, shown,
+            text_.size() > kShown ? "..." : "");
   }
 
   std::string_view text_;
@@ -132,6 +133,8 @@ class Reader {
 
 }  // namespace
 
-Annotation parse_annotation(std::string_view text) { return Reader(text).annotation(); }
+Annotation parse_annotation(std::string_view text) {
+  return Reader(text).annotation();
+}
 
 }  // namespace hspmd

@@ -45,7 +45,12 @@ struct Place {
 class Assigner {
  public:
   Assigner(const Overlay& overlay, int element_bytes, AssignPolicy policy)
-      : overlay_(overlay), element_bytes_(element_bytes), policy_(policy), index_(all_devices(overlay)), places_(index_.size()), taken_(index_.size(), 0) {}
+      : overlay_(overlay),
+        element_bytes_(element_bytes),
+        policy_(policy),
+        index_(all_devices(overlay)),
+        places_(index_.size()),
+        taken_(index_.size(), 0) {}
 
   Assignment run() {
     for (const Cell& cell : overlay_.cells) serve(cell);
@@ -108,7 +113,8 @@ class Assigner {
       (p != nullptr && source_[p->alternative].size() == 1 ? job.keepers : job.requirers).push_back(d);
     }
     for (const Alternative& alternative : source_) {
-      if (alternative.size() == 1) job.holders.insert(job.holders.end(), alternative[0]->begin(), alternative[0]->end());
+      if (alternative.size() == 1)
+        job.holders.insert(job.holders.end(), alternative[0]->begin(), alternative[0]->end());
     }
     if (job.requirers.empty()) {
       for (const Device d : job.keepers) result_.settled.push_back({box, {d}, {d}});
@@ -122,7 +128,8 @@ class Assigner {
     std::vector<std::vector<Device>> takers(source_.size());
     for (const Device d : requirers_) {
       const Place* p = place(d);
-      const bool own = policy_.sums == AssignPolicy::Sums::kOwn && p != nullptr && source_[p->alternative].size() - 1 <= source_[fewest].size();
+      const bool own = policy_.sums == AssignPolicy::Sums::kOwn && p != nullptr &&
+                       source_[p->alternative].size() - 1 <= source_[fewest].size();
       takers[own ? p->alternative : fewest].push_back(d);
     }
     for (std::size_t s = 0; s < source_.size(); ++s) {
@@ -130,7 +137,8 @@ class Assigner {
     }
   }
 
-  void reduce_for(const Box& box, std::size_t s, const std::vector<Device>& takers, const std::vector<Alternative>& destination) {
+  void reduce_for(const Box& box, std::size_t s, const std::vector<Device>& takers,
+                  const std::vector<Alternative>& destination) {
     const Alternative& source = source_[s];
     std::vector<Device> inside;  // of S and T
     for (const Device d : takers) {
@@ -160,7 +168,8 @@ class Assigner {
     for (const Device d : takers) taken_[index_.at(d)] = stamp_;
     std::vector<std::size_t> complete;
     for (std::size_t r = 0; r < count; ++r) {
-      const bool all = std::all_of(source.begin(), source.end(), [&](const Replicas* addend) { return taken_[index_.at((*addend)[r])] == stamp_; });
+      const bool all = std::all_of(source.begin(), source.end(),
+                                   [&](const Replicas* addend) { return taken_[index_.at((*addend)[r])] == stamp_; });
       if (all) complete.push_back(r);
     }
     if (complete.size() * source.size() != takers.size()) return false;
@@ -172,7 +181,8 @@ class Assigner {
   }
 
   // Where S and T do not meet. A device cannot hold an addend of its own beside the sum.
-  std::vector<Device> reducers(const Alternative& source, const std::vector<Device>& takers, const std::vector<Alternative>& destination) {
+  std::vector<Device> reducers(const Alternative& source, const std::vector<Device>& takers,
+                               const std::vector<Alternative>& destination) {
     if (policy_.reducers == AssignPolicy::Reducers::kDestination) return takers;
     ++stamp_;
     for (const Alternative& alternative : destination) {
@@ -192,7 +202,8 @@ class Assigner {
     return free.empty() ? takers : free;
   }
 
-  void reduce_then_copy(const Box& box, const Alternative& source, const std::vector<Device>& takers, const std::vector<Device>& reducers) {
+  void reduce_then_copy(const Box& box, const Alternative& source, const std::vector<Device>& takers,
+                        const std::vector<Device>& reducers) {
     const auto count = static_cast<std::int64_t>(reducers.size());
     const std::int64_t worth = std::max<std::int64_t>(volume(box) * element_bytes_ / kLeastPartBytes, 1);
     const std::vector<Box> parts = sliced(box, std::min(count, worth));
@@ -323,7 +334,9 @@ std::vector<Box> sliced(const Box& box, std::int64_t parts) {
   return result;
 }
 
-Assignment assign(const Overlay& overlay, int element_bytes, AssignPolicy policy) { return Assigner(overlay, element_bytes, policy).run(); }
+Assignment assign(const Overlay& overlay, int element_bytes, AssignPolicy policy) {
+  return Assigner(overlay, element_bytes, policy).run();
+}
 
 std::vector<AssignPolicy> policies(const Overlay& overlay) {
   std::vector<AssignPolicy> result = {{}};

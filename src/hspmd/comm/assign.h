@@ -38,7 +38,7 @@ struct Assignment {
 
 // Where the ways differ that cost the same bytes.
 struct AssignPolicy {
-  enum class Sums { kOwn, kFewest } sums = Sums::kOwn;                    // kFewest: all from the alternative of fewest addends
+  enum class Sums { kOwn, kFewest } sums = Sums::kOwn;  // kFewest: all from the alternative of fewest addends
   enum class Reducers { kSource, kDestination } reducers = Reducers::kSource;  // where S and T do not meet
   friend bool operator==(const AssignPolicy&, const AssignPolicy&) = default;
 };

@@ -64,7 +64,8 @@ class HoldersByNode {
     if (found == holders_.end() || found->first != node) return;
     const auto end = std::find_if(found, holders_.end(), [&](const auto& h) { return h.first != node; });
     const auto size = static_cast<std::size_t>(end - found);
-    for (std::size_t j = 0; j < std::min(size, kMostPeers); ++j) visit((found + static_cast<std::ptrdiff_t>((turn + j) % size))->second);
+    for (std::size_t j = 0; j < std::min(size, kMostPeers); ++j)
+      visit((found + static_cast<std::ptrdiff_t>((turn + j) % size))->second);
   }
 
   std::vector<std::pair<int, Device>> holders_;
@@ -86,10 +87,13 @@ class Balancer {
   void list_demands(std::size_t j) {
     const Job& job = jobs_[j];
     const HoldersByNode holders(job, links_);
-    const std::int64_t units = job.holders.size() < 2 ? 1 : std::clamp<std::int64_t>(job.bytes / kUnitBytes, 1, kMostUnits);
+    const std::int64_t units =
+        job.holders.size() < 2 ? 1 : std::clamp<std::int64_t>(job.bytes / kUnitBytes, 1, kMostUnits);
     const auto slices = static_cast<std::int64_t>(sliced(job.box, units).size());
     for (std::size_t r = 0; r < job.requirers.size(); ++r) {
-      Demand demand{j, job.requirers[r], slices, static_cast<double>(job.bytes) / static_cast<double>(slices), options_.size(), 0};
+      Demand demand{
+          j, job.requirers[r], slices, static_cast<double>(job.bytes) / static_cast<double>(slices), options_.size(),
+          0};
       holders.for_each_choice(links_.node(demand.requirer), r, [&](Device holder) {
         options_.push_back({holder, links_.path(holder, demand.requirer), 0});
       });
@@ -114,7 +118,8 @@ class Balancer {
       double earliest = 0;
       for (std::size_t o = demand.first; o < demand.last; ++o) {
         const Links::Path& path = options_[o].path;
-        const double finish = std::max(loads_[path.out] + bytes * path.out_s, loads_[path.in] + bytes * path.in_s) + path.latency_s;
+        const double finish =
+            std::max(loads_[path.out] + bytes * path.out_s, loads_[path.in] + bytes * path.in_s) + path.latency_s;
         if (best != nullptr && finish >= earliest) continue;
         best = &options_[o];
         earliest = finish;
@@ -179,7 +184,8 @@ class Balancer {
       if (s.from_unit <= 0 || s.to_level + s.to_unit >= s.from_level * (1 - 1e-9)) continue;
       const auto even = static_cast<std::int64_t>((s.from_level - s.to_level) / (s.from_unit + s.to_unit));
       const std::int64_t n = std::clamp<std::int64_t>(even, 1, from.units);
-      const double gain = s.from_level - std::max(s.from_level - static_cast<double>(n) * s.from_unit, s.to_level + static_cast<double>(n) * s.to_unit);
+      const double gain = s.from_level - std::max(s.from_level - static_cast<double>(n) * s.from_unit,
+                                                  s.to_level + static_cast<double>(n) * s.to_unit);
       if (gain <= most) continue;
       best = &options_[o];
       units = n;
@@ -252,6 +258,8 @@ std::vector<Sent> paired(const std::vector<Job>& jobs) {
   return sent;
 }
 
-Balance balanced(const std::vector<Job>& jobs, const Links& links) { return Balancer(jobs, links).run(); }
+Balance balanced(const std::vector<Job>& jobs, const Links& links) {
+  return Balancer(jobs, links).run();
+}
 
 }  // namespace hspmd::comm

@@ -29,7 +29,8 @@ Census census(const Overlay& overlay, const Cell& cell) {
   for (const std::uint32_t p : overlay.sources(cell)) {
     const Part& part = overlay.from.parts[p];
     if (result.fewest == 1 && part.addends.size() > 1) continue;
-    for (const Replicas& addend : part.addends) result.holders.insert(result.holders.end(), addend.begin(), addend.end());
+    for (const Replicas& addend : part.addends)
+      result.holders.insert(result.holders.end(), addend.begin(), addend.end());
   }
   const auto destinations = overlay.destinations(cell);
   const bool apart = overlay.to.subgroups == Subgroups::kAddends && destinations.size() > 1;
@@ -42,11 +43,14 @@ Census census(const Overlay& overlay, const Cell& cell) {
   return result;
 }
 
-bool among(const std::vector<Device>& ascending, Device d) { return std::binary_search(ascending.begin(), ascending.end(), d); }
+bool among(const std::vector<Device>& ascending, Device d) {
+  return std::binary_search(ascending.begin(), ascending.end(), d);
+}
 
 std::int64_t least_copies(const Census& c) {
   if (c.requirers.empty()) return 0;
-  const auto inside = std::count_if(c.requirers.begin(), c.requirers.end(), [&](Device d) { return among(c.holders, d); });
+  const auto inside =
+      std::count_if(c.requirers.begin(), c.requirers.end(), [&](Device d) { return among(c.holders, d); });
   const auto required = static_cast<std::int64_t>(c.requirers.size());
   if (c.fewest == 1) return required - inside;
   return static_cast<std::int64_t>(c.fewest) - 1 + required - (inside > 0 ? 1 : 0);
@@ -55,7 +59,8 @@ std::int64_t least_copies(const Census& c) {
 // The dual of the choice of senders. All requirers of a job on one node choose alike, but for their own link.
 class Dual {
  public:
-  Dual(const std::vector<Job>& jobs, const Links& links) : links_(links), loads_(links.count(), 0), weights_(links.count(), 0) {
+  Dual(const std::vector<Job>& jobs, const Links& links)
+      : links_(links), loads_(links.count(), 0), weights_(links.count(), 0) {
     for (const Job& job : jobs) add(job);
   }
 
@@ -194,7 +199,8 @@ class Dual {
 
 std::int64_t least_bytes(const Overlay& overlay, int element_bytes) {
   std::int64_t bytes = 0;
-  for (const Cell& cell : overlay.cells) bytes += least_copies(census(overlay, cell)) * volume(cell.box) * element_bytes;
+  for (const Cell& cell : overlay.cells)
+    bytes += least_copies(census(overlay, cell)) * volume(cell.box) * element_bytes;
   return bytes;
 }
 
@@ -214,7 +220,8 @@ double least_direct(const std::vector<Job>& jobs, const Links& links) {
 double least_any(const Overlay& overlay, int element_bytes, const DeviceIndex& devices, const Cluster& cluster) {
   const auto& nodes = cluster.nodes();
   std::vector<int> members(nodes.size(), 0);
-  for (std::size_t i = 0; i < devices.size(); ++i) ++members[static_cast<std::size_t>(cluster.node_of(devices.device(i)))];
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    ++members[static_cast<std::size_t>(cluster.node_of(devices.device(i)))];
   const bool crosses = std::count_if(members.begin(), members.end(), [](int n) { return n > 0; }) > 1;
   const auto nic = [&](std::size_t node) { return crosses ? nodes[node].nic.bytes_per_s : 0; };
   const auto link = [&](std::size_t node) { return members[node] > 1 ? nodes[node].link.bytes_per_s : 0; };

@@ -3,8 +3,8 @@
 // least_bytes   per cell with k the fewest addends of any alternative, H all holders (of the whole value if k = 1),
 //               R the requirers: |R \ H| if k = 1, else k - 1 + |R| - [R and H meet]; nothing towards Partial
 // least_direct  for plans that serve every requirer from a holder: the linear relaxation of the choice of senders
-// least_any     for plans that add, or whose requirers pass data on: of the bytes alone, in all and at each device and NIC
-// All times count the least latency that a message has here.
+// least_any     for plans that add, or whose requirers pass data on: of the bytes alone, in all and at each device and
+// NIC All times count the least latency that a message has here.
 #pragma once
 
 #include <vector>
@@ -21,6 +21,7 @@ namespace hspmd::comm {
 // improved step by step.
 [[nodiscard]] double least_direct(const std::vector<Job>& jobs, const Links& links);
 
-[[nodiscard]] double least_any(const Overlay& overlay, int element_bytes, const DeviceIndex& devices, const Cluster& cluster);
+[[nodiscard]] double least_any(const Overlay& overlay, int element_bytes, const DeviceIndex& devices,
+                               const Cluster& cluster);
 
 }  // namespace hspmd::comm

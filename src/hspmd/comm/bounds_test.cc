@@ -25,7 +25,8 @@ class FewestSends {
     for (std::size_t k = 0; k < from.subgroups().size(); ++k) {
       const int addends = from.subgroups()[k].addends();
       for (const Device d : from.subgroups()[k].devices()) {
-        if (const Shard shard = *owned(from, d, {1}); volume(shard.box) > 0) has(first[static_cast<std::size_t>(d)], 1U << (bit + shard.addend));
+        if (const Shard shard = *owned(from, d, {1}); volume(shard.box) > 0)
+          has(first[static_cast<std::size_t>(d)], 1U << (bit + shard.addend));
       }
       const bool holds = std::any_of(from.subgroups()[k].devices().begin(), from.subgroups()[k].devices().end(),
                                      [&](Device d) { return volume(owned(from, d, {1})->box) > 0; });
@@ -84,7 +85,8 @@ class FewestSends {
 
   bool done(const State& state) const {
     return std::all_of(requirers_.begin(), requirers_.end(), [&](Device d) {
-      return std::any_of(wholes_.begin(), wholes_.end(), [&](unsigned whole) { return (state[static_cast<std::size_t>(d)] >> whole & 1U) != 0; });
+      return std::any_of(wholes_.begin(), wholes_.end(),
+                         [&](unsigned whole) { return (state[static_cast<std::size_t>(d)] >> whole & 1U) != 0; });
     });
   }
 
@@ -98,13 +100,15 @@ class FewestSends {
 // both tiers change, one after the other may be sooner done.
 bool trades_bytes_for_time(const Annotation& from, const Annotation& to) {
   if (!reduction_of(from) || !from.top()) return false;
-  return is_duplicate(from.top()->placement) || (to.top() && from.top() != to.top() && from.subgroups() != to.subgroups());
+  return is_duplicate(from.top()->placement) ||
+         (to.top() && from.top() != to.top() && from.subgroups() != to.subgroups());
 }
 
 TEST(BoundsLaw, BytesAreTheFewestThatBruteForceFinds) {
   const Cluster cluster = Cluster::uniform(4);
   std::vector<Annotation> sides = samples::all_annotations(3, 1, Reduction::kSum);
-  for (const char* text : {"{0:}", "{3:}", "{1,3: Px2}", "{2-3: Dx2}", "{0-3: Px2 Dx2}", "{0-3: Px4}", "{0-3: Dx4}", "top P {0-1: Dx2 | 2:}"}) {
+  for (const char* text : {"{0:}", "{3:}", "{1,3: Px2}", "{2-3: Dx2}", "{0-3: Px2 Dx2}", "{0-3: Px4}", "{0-3: Dx4}",
+                           "top P {0-1: Dx2 | 2:}"}) {
     sides.push_back(parse_annotation(text));
   }
   int exact = 0;
@@ -120,7 +124,8 @@ TEST(BoundsLaw, BytesAreTheFewestThatBruteForceFinds) {
       if (trades_bytes_for_time(from, to)) continue;
       ++exact;
       ASSERT_EQ(plan.bytes, 4 * fewest) << to_string(from) << " -> " << to_string(to) << "\n" << to_string(plan);
-      ASSERT_EQ(plan.bytes, plan.lower_bound_bytes) << to_string(from) << " -> " << to_string(to) << "\n" << to_string(plan);
+      ASSERT_EQ(plan.bytes, plan.lower_bound_bytes) << to_string(from) << " -> " << to_string(to) << "\n"
+                                                    << to_string(plan);
     }
   }
   EXPECT_GT(exact, 100);
@@ -134,13 +139,23 @@ TEST(Bounds, CountBytesByCell) {
     std::int64_t elements;
   };
   const Row rows[] = {
-      {"{0-1: S0x2}", "{0-1: Dx2}", {10, 6}, 60},         {"{0-1: Px2}", "{0-1: Dx2}", {10, 6}, 120}, {"{0-3: Px4}", "{0-3: S0x4}", {10}, 30},
-      {"{0-3: Px4}", "{4-7: Dx4}", {}, 3 + 4},            {"{0-1: Dx2}", "{0-1: Px2}", {7}, 0},       {"{0-1: Px2}", "{2-3: Px2}", {7}, 0},
-      {"top D {0-1: Px2 | 2:}", "{0-2: Dx3}", {5}, 10},   {"{0-2: S0x3}", "{3-4: S0x2}", {10}, 10},   {"{0:}", "{1:}", {0, 4}, 0},
-      {"top P {0-1: Dx2 | 2:}", "{0-2: Dx3}", {5}, 15},   {"{0-1: S0x2w0:1}", "{0:}", {5}, 5},        {"{0-1: Px2}", "{1-2: Dx2}", {}, 1 + 2 - 1},
+      {"{0-1: S0x2}", "{0-1: Dx2}", {10, 6}, 60},
+      {"{0-1: Px2}", "{0-1: Dx2}", {10, 6}, 120},
+      {"{0-3: Px4}", "{0-3: S0x4}", {10}, 30},
+      {"{0-3: Px4}", "{4-7: Dx4}", {}, 3 + 4},
+      {"{0-1: Dx2}", "{0-1: Px2}", {7}, 0},
+      {"{0-1: Px2}", "{2-3: Px2}", {7}, 0},
+      {"top D {0-1: Px2 | 2:}", "{0-2: Dx3}", {5}, 10},
+      {"{0-2: S0x3}", "{3-4: S0x2}", {10}, 10},
+      {"{0:}", "{1:}", {0, 4}, 0},
+      {"top P {0-1: Dx2 | 2:}", "{0-2: Dx3}", {5}, 15},
+      {"{0-1: S0x2w0:1}", "{0:}", {5}, 5},
+      {"{0-1: Px2}", "{1-2: Dx2}", {}, 1 + 2 - 1},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(least_bytes(overlay(parse_annotation(row.from), parse_annotation(row.to), row.shape), 4), 4 * row.elements) << row.from << " -> " << row.to;
+    EXPECT_EQ(least_bytes(overlay(parse_annotation(row.from), parse_annotation(row.to), row.shape), 4),
+              4 * row.elements)
+        << row.from << " -> " << row.to;
   }
 }
 
@@ -171,7 +186,8 @@ double best_by_brute_force(const std::vector<Job>& jobs, const Links& links) {
   while (true) {
     Loads loads(links);
     for (std::size_t i = 0; i < demands.size(); ++i) {
-      loads.add(links.path(demands[i].job->holders[choice[i]], demands[i].requirer), static_cast<double>(demands[i].job->bytes));
+      loads.add(links.path(demands[i].job->holders[choice[i]], demands[i].requirer),
+                static_cast<double>(demands[i].job->bytes));
     }
     best = std::min(best, loads.greatest());
     std::size_t i = 0;

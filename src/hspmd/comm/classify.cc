@@ -77,7 +77,8 @@ bool one_to_one(const Component& component) {
 void name_component(Component component, std::vector<CommGroup>& groups) {
   Devices participants = participants_of(component.moves);
   const std::size_t n = participants.size();
-  const bool everybody = component.ways.size() == n * (n - 1) && (n > 2 || (component.keeps && component.ways.size() == 2));
+  const bool everybody =
+      component.ways.size() == n * (n - 1) && (n > 2 || (component.keeps && component.ways.size() == 2));
   if (everybody || !one_to_one(component)) {
     const CommKind kind = everybody ? CommKind::kAllToAll : CommKind::kBatchedSendReceive;
     groups.push_back({kind, std::move(participants), std::move(component.moves)});
@@ -86,7 +87,8 @@ void name_component(Component component, std::vector<CommGroup>& groups) {
   std::map<std::pair<Device, Device>, CommGroup> pairs;
   for (Move& move : component.moves) {
     const std::pair way{move.sources.front(), move.destinations.front()};
-    CommGroup& group = pairs.try_emplace(way, CommGroup{CommKind::kSendReceive, {way.first, way.second}, {}}).first->second;
+    CommGroup& group =
+        pairs.try_emplace(way, CommGroup{CommKind::kSendReceive, {way.first, way.second}, {}}).first->second;
     group.moves.push_back(std::move(move));
   }
   for (auto& [way, group] : pairs) groups.push_back(std::move(group));
@@ -117,7 +119,8 @@ void name_pairs(std::vector<Move> moves, const Devices& keeping, std::vector<Com
 }
 
 bool one_sender(const CommGroup& group) {
-  return std::all_of(group.moves.begin(), group.moves.end(), [&](const Move& m) { return m.sources == group.moves.front().sources; });
+  return std::all_of(group.moves.begin(), group.moves.end(),
+                     [&](const Move& m) { return m.sources == group.moves.front().sources; });
 }
 
 std::size_t hash_of(const Move& move) {
@@ -143,8 +146,9 @@ std::vector<Move> joined(std::vector<Move> moves) {
     });
     std::vector<Move> result;
     for (Move& move : moves) {
-      const bool continues = !result.empty() && result.back().box[d].end == move.box[d].begin && others(result.back()) == others(move) &&
-                             result.back().sources == move.sources && result.back().destinations == move.destinations;
+      const bool continues = !result.empty() && result.back().box[d].end == move.box[d].begin &&
+                             others(result.back()) == others(move) && result.back().sources == move.sources &&
+                             result.back().destinations == move.destinations;
       if (continues) {
         result.back().box[d].end = move.box[d].end;
       } else {
@@ -158,7 +162,9 @@ std::vector<Move> joined(std::vector<Move> moves) {
 
 }  // namespace
 
-bool stays(const Move& move) { return move.sources.empty() || (move.destinations.size() == 1 && move.sources == move.destinations); }
+bool stays(const Move& move) {
+  return move.sources.empty() || (move.destinations.size() == 1 && move.sources == move.destinations);
+}
 
 std::vector<Move> merged(std::vector<Move> moves) {
   if (moves.size() < 2) return moves;
@@ -180,7 +186,7 @@ std::vector<Move> merged(std::vector<Move> moves) {
   std::vector<Move> result;
   result.reserve(moves.size());
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    if (!moves[i].destinations.empty()) result.push_back(std::move(moves[i]));
+    if (!moves[i].destinations.empty()) result.push_back(std::move(moves[i]));  // else it went into a bucket
     std::move(from[i].begin(), from[i].end(), std::back_inserter(result));
   }
   return result;
@@ -191,7 +197,9 @@ std::vector<CommGroup> classify(std::vector<Move> moves, Naming naming) {
   std::vector<Move> pairs;
   CommGroup batch{CommKind::kBatchedSendReceive, {}, {}};
   CommGroup local{CommKind::kLocalSlice, {}, {}};
-  const auto inside = [](Device d, const Devices& devices) { return std::find(devices.begin(), devices.end(), d) != devices.end(); };
+  const auto inside = [](Device d, const Devices& devices) {
+    return std::find(devices.begin(), devices.end(), d) != devices.end();
+  };
   for (Move& move : moves) {
     const Devices& from = move.sources;
     const Devices& to = move.destinations;

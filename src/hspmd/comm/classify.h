@@ -15,7 +15,7 @@ namespace hspmd::comm {
 
 enum class Naming {
   kBottom,
-  kTop,    // the groups cross subgroups whose bottom tiers are alike: SplitAllReduce, SplitReduceScatter, SplitAllGather
+  kTop,  // the groups cross subgroups whose bottom tiers are alike: SplitAllReduce, SplitReduceScatter, SplitAllGather
   kBatch,  // all copies in one BatchedSendReceive: their senders were chosen for direct sends
 };
 

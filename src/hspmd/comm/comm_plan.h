@@ -43,8 +43,8 @@ inline constexpr int kCommKinds = 12;
 [[nodiscard]] const char* to_string(CommKind kind);  // "AllReduce", ...
 
 struct Move {
-  Box box;                           // in the coordinates of the whole tensor
-  std::vector<Device> sources;       // summed in this order
+  Box box;                      // in the coordinates of the whole tensor
+  std::vector<Device> sources;  // summed in this order
   std::vector<Device> destinations;
   friend bool operator==(const Move&, const Move&) = default;
 };
@@ -65,12 +65,12 @@ struct CommStage {
 
 struct CommPlan {
   std::vector<CommStage> stages;
-  Reduction reduction = Reduction::kSum;        // how moves of several sources combine
-  std::int64_t bytes = 0;                       // what crosses between devices (ring counts for collectives)
-  std::int64_t lower_bound_bytes = 0;           // no plan moves fewer
-  std::map<Device, std::int64_t> send_bytes;    // by sender
-  double finish_s = 0;                          // predicted
-  double finish_bound_s = 0;                    // no plan finishes earlier on these links
+  Reduction reduction = Reduction::kSum;      // how moves of several sources combine
+  std::int64_t bytes = 0;                     // what crosses between devices (ring counts for collectives)
+  std::int64_t lower_bound_bytes = 0;         // no plan moves fewer
+  std::map<Device, std::int64_t> send_bytes;  // by sender
+  double finish_s = 0;                        // predicted
+  double finish_bound_s = 0;                  // for direct sends the best choice of senders, fractional; else by bytes
   friend bool operator==(const CommPlan&, const CommPlan&) = default;
 };
 
@@ -82,8 +82,8 @@ struct CommPlan {
                                int element_bytes = 4);
 
 // The same plan with its bounds left at 0: what a run needs, without the price of the linear programme.
-[[nodiscard]] CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
-                                    int element_bytes = 4);
+[[nodiscard]] CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape,
+                                    const Cluster& cluster, int element_bytes = 4);
 
 // Several tensors that move together, their copies balanced over all of them in one batch: one plan each, in their
 // order, and in every one of them the finish time of the whole and its bound. resolve_fused_plans leaves the bounds 0.

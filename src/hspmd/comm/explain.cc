@@ -21,7 +21,8 @@ Json to_json(const CommStage& stage) {
   for (const CommGroup& group : stage.groups) {
     Json moves = Json::array();
     for (const Move& move : group.moves) moves.push_back(to_json(move));
-    json["groups"].push_back({{"kind", to_string(group.kind)}, {"participants", group.participants}, {"moves", std::move(moves)}});
+    json["groups"].push_back(
+        {{"kind", to_string(group.kind)}, {"participants", group.participants}, {"moves", std::move(moves)}});
   }
   return json;
 }
@@ -50,7 +51,8 @@ std::string explain_json(const CommPlan& plan) {
 }
 
 std::string explain_text(const CommPlan& plan) {
-  return to_string(plan) + fmt::format("bytes {} (at least {})\nfinish {:.3g} s (at least {:.3g} s)\n", plan.bytes, plan.lower_bound_bytes, plan.finish_s, plan.finish_bound_s);
+  return to_string(plan) + fmt::format("bytes {} (at least {})\nfinish {:.3g} s (at least {:.3g} s)\n", plan.bytes,
+                                       plan.lower_bound_bytes, plan.finish_s, plan.finish_bound_s);
 }
 
 ExplainRequest parse_explain_request(const std::string& line) {
@@ -62,7 +64,8 @@ ExplainRequest parse_explain_request(const std::string& line) {
   };
   if (!json.contains("shape") || !json["shape"].is_array()) invalid("[explain] \"shape\" must be a list of dims");
   for (const auto& [key, value] : json.items()) {
-    if (key != "from" && key != "to" && key != "shape") invalid("[explain] \"{}\" is not known; known are from, to, shape", key);
+    if (key != "from" && key != "to" && key != "shape")
+      invalid("[explain] \"{}\" is not known; known are from, to, shape", key);
   }
   Shape shape;
   for (const auto& value : json["shape"]) shape.push_back(dim_of(value));

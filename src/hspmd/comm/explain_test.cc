@@ -13,13 +13,17 @@ std::string explained(const char* from, const char* to, const Shape& shape) {
 }
 
 TEST(Explain, PrintsTheLineOfTheFormat) {
-  EXPECT_TRUE(explained("{0-1: Px2}", "{0-1: Dx2}", {10, 6})
-                  .starts_with(R"({"stages":[{"from":"{0-1: Px2}","to":"{0-1: Dx2}","groups":[{"kind":"AllReduce","participants":[0,1],)"
-                               R"("moves":[{"box":[[0,10],[0,6]],"sources":[0,1],"destinations":[0,1]}]}]}],)"
-                               R"("bytes":480,"lower_bound_bytes":480,"send_bytes":{"0":240,"1":240},"finish_s":)"));
-  EXPECT_TRUE(explained("{0:}", "{0:}", {}).starts_with(R"({"stages":[{"from":"{0:}","to":"{0:}","groups":[{"kind":"Identity","participants":[0],)"
-                                                        R"("moves":[{"box":[],"sources":[0],"destinations":[0]}]}]}],"bytes":0,"lower_bound_bytes":0,)"
-                                                        R"("send_bytes":{},"finish_s":0.0,"finish_bound_s":0.0})"));
+  EXPECT_TRUE(
+      explained("{0-1: Px2}", "{0-1: Dx2}", {10, 6})
+          .starts_with(
+              R"({"stages":[{"from":"{0-1: Px2}","to":"{0-1: Dx2}","groups":[{"kind":"AllReduce","participants":[0,1],)"
+              R"("moves":[{"box":[[0,10],[0,6]],"sources":[0,1],"destinations":[0,1]}]}]}],)"
+              R"("bytes":480,"lower_bound_bytes":480,"send_bytes":{"0":240,"1":240},"finish_s":)"));
+  EXPECT_TRUE(
+      explained("{0:}", "{0:}", {})
+          .starts_with(R"({"stages":[{"from":"{0:}","to":"{0:}","groups":[{"kind":"Identity","participants":[0],)"
+                       R"("moves":[{"box":[],"sources":[0],"destinations":[0]}]}]}],"bytes":0,"lower_bound_bytes":0,)"
+                       R"("send_bytes":{},"finish_s":0.0,"finish_bound_s":0.0})"));
 }
 
 TEST(Explain, LeavesOutWhatIsNoAnnotation) {
@@ -61,7 +65,9 @@ TEST(Explain, RefusesDamagedRequests) {
   for (const char* row : rows) EXPECT_THROW((void)parse_explain_request(row), InvalidArgument) << row;
 }
 
-TEST(Explain, PrintsFailuresAsJson) { EXPECT_EQ(explain_error("a \"b\"\n"), "{\"error\":\"a \\\"b\\\"\\n\"}"); }
+TEST(Explain, PrintsFailuresAsJson) {
+  EXPECT_EQ(explain_error("a \"b\"\n"), "{\"error\":\"a \\\"b\\\"\\n\"}");
+}
 
 // The pairs of the examples show every kind.
 TEST(Explain, ExamplesResolveAndShowEveryKind) {

@@ -28,10 +28,12 @@ std::int64_t held(const Holdings& holdings, Device device, std::size_t global, c
       if (const auto i = local_index(piece.box, global, shape)) return piece.data[*i];
     }
   }
-  throw InternalError(fmt::format("[interpret] a source must hold what it sends; device {} lacks element {}", device, global));
+  throw InternalError(
+      fmt::format("[interpret] a source must hold what it sends; device {} lacks element {}", device, global));
 }
 
-std::int64_t combined(const Move& move, const Holdings& before, std::size_t global, const Shape& shape, Reduction reduction) {
+std::int64_t combined(const Move& move, const Holdings& before, std::size_t global, const Shape& shape,
+                      Reduction reduction) {
   std::int64_t value = reduction == Reduction::kSum ? 0 : kMinusInfinity;
   for (const Device s : move.sources) {
     const std::int64_t part = held(before, s, global, shape);
@@ -56,11 +58,13 @@ Holdings assembled(const Annotation& to, const Holdings& pieces, const Shape& sh
     std::int64_t elements = 0;
     if (found != pieces.end()) {
       for (const Piece& part : found->second) {
-        if (!contains(box, part.box)) throw InternalError(fmt::format("[interpret] device {} must receive only its shard", device));
+        if (!contains(box, part.box))
+          throw InternalError(fmt::format("[interpret] device {} must receive only its shard", device));
         elements += volume(part.box);
       }
     }
-    if (elements != volume(box)) throw InternalError(fmt::format("[interpret] device {} must receive its shard once", device));
+    if (elements != volume(box))
+      throw InternalError(fmt::format("[interpret] device {} must receive its shard once", device));
     for (std::size_t i = 0; i < static_cast<std::size_t>(volume(box)); ++i) {
       piece.data.push_back(held(pieces, device, global_index(box, i, shape), shape));
     }

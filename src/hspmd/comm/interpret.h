@@ -21,17 +21,20 @@ inline constexpr std::int64_t kMinusInfinity = std::int64_t{-1} << 40;  // the n
 [[nodiscard]] Holdings interpret(const CommPlan& plan, const Holdings& before, const Shape& shape);
 
 // The tensor that holdings laid out as `annotation` mean. Throws InternalError where copies differ.
-[[nodiscard]] std::vector<std::int64_t> meaning(const Annotation& annotation, const Holdings& holdings, const Shape& shape);
+[[nodiscard]] std::vector<std::int64_t> meaning(const Annotation& annotation, const Holdings& holdings,
+                                                const Shape& shape);
 
 // Shards of `tensor` laid out as `annotation`; `random` draws the addends of a Partial.
 template <typename Random>
-[[nodiscard]] Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& tensor, const Shape& shape, Random random);
+[[nodiscard]] Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& tensor,
+                               const Shape& shape, Random random);
 
 // Row-major index in the whole tensor of element i of a box.
 [[nodiscard]] std::size_t global_index(const Box& box, std::size_t i, const Shape& shape);
 
 template <typename Random>
-Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& tensor, const Shape& shape, Random random) {
+Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& tensor, const Shape& shape,
+                 Random random) {
   const bool max = reduction_of(annotation) == Reduction::kMax;
   const bool merged = annotation.top() && is_partial(annotation.top()->placement);
   // The addends that carry a value, by element: all but the last draw at random, the last makes the sum.

@@ -19,7 +19,8 @@ std::size_t split_coordinate(const Subgroup& subgroup, std::size_t position) {
 
 std::size_t split_parts(const Subgroup& subgroup) {
   std::size_t count = 1;
-  for (const Axis& axis : subgroup.axes()) count *= is_split(axis.placement) ? static_cast<std::size_t>(axis.degree) : 1;
+  for (const Axis& axis : subgroup.axes())
+    count *= is_split(axis.placement) ? static_cast<std::size_t>(axis.degree) : 1;
   return count;
 }
 
@@ -43,7 +44,8 @@ Layout layout(const Annotation& annotation, const Shape& shape) {
   Layout result;
   const bool sums = annotation.top() && is_partial(annotation.top()->placement);
   result.subgroups = sums ? Subgroups::kAddends : Subgroups::kAlternatives;
-  for (std::size_t k = 0; k < annotation.subgroups().size(); ++k) add_parts(result.parts, annotation, static_cast<int>(k), shape);
+  for (std::size_t k = 0; k < annotation.subgroups().size(); ++k)
+    add_parts(result.parts, annotation, static_cast<int>(k), shape);
   std::erase_if(result.parts, [](const Part& part) { return volume(part.box) == 0; });
   return result;
 }
@@ -51,7 +53,8 @@ Layout layout(const Annotation& annotation, const Shape& shape) {
 // Cuts dim after dim, each time only where the parts still in play begin and end.
 class Sweep {
  public:
-  explicit Sweep(Overlay& overlay) : overlay_(overlay), sources_(static_cast<std::uint32_t>(overlay.from.parts.size())) {}
+  explicit Sweep(Overlay& overlay)
+      : overlay_(overlay), sources_(static_cast<std::uint32_t>(overlay.from.parts.size())) {}
 
   void run(const Shape& shape) {
     box_ = whole(shape);
@@ -89,7 +92,9 @@ class Sweep {
   }
 
   void cut_at(const std::vector<std::int64_t>& edges, std::size_t dim, std::span<const std::uint32_t> active) {
-    const auto index_of = [&](std::int64_t edge) { return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), edge) - edges.begin()); };
+    const auto index_of = [&](std::int64_t edge) {
+      return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), edge) - edges.begin());
+    };
     std::vector<std::uint32_t> begin(edges.size() + 1, 0);  // of each interval's parts, one place late
     std::vector<std::pair<std::size_t, std::size_t>> spans;
     spans.reserve(active.size());

@@ -7,7 +7,9 @@
 namespace hspmd::comm {
 namespace {
 
-Overlay overlay_of(const char* from, const char* to, const Shape& shape) { return overlay(parse_annotation(from), parse_annotation(to), shape); }
+Overlay overlay_of(const char* from, const char* to, const Shape& shape) {
+  return overlay(parse_annotation(from), parse_annotation(to), shape);
+}
 
 // Cells cover the tensor once, and a part is named by a cell just where its box covers the cell.
 TEST(OverlayLaw, CellsCoverTheTensorOnceAndNameWhoeverHoldsThem) {

@@ -3,9 +3,9 @@
 namespace hspmd {
 
 const char* to_string(CommKind kind) {
-  static constexpr const char* kNames[kCommKinds] = {"Identity",       "LocalSlice",         "SendReceive",     "Broadcast",
-                                                     "AllReduce",      "ReduceScatter",      "AllGather",       "AllToAll",
-                                                     "SplitAllReduce", "SplitReduceScatter", "SplitAllGather", "BatchedSendReceive"};
+  static constexpr const char* kNames[kCommKinds] = {
+      "Identity",  "LocalSlice", "SendReceive",    "Broadcast",          "AllReduce",      "ReduceScatter",
+      "AllGather", "AllToAll",   "SplitAllReduce", "SplitReduceScatter", "SplitAllGather", "BatchedSendReceive"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -16,7 +16,8 @@ std::string to_string(const CommPlan& plan) {
     for (const CommGroup& group : plan.stages[s].groups) {
       text += fmt::format("  {} of {}\n", to_string(group.kind), fmt::join(group.participants, ","));
       for (const Move& move : group.moves) {
-        text += fmt::format("    {} from {} to {}\n", to_string(move.box), move.sources.empty() ? "nobody" : fmt::format("{}", fmt::join(move.sources, ",")),
+        text += fmt::format("    {} from {} to {}\n", to_string(move.box),
+                            move.sources.empty() ? "nobody" : fmt::format("{}", fmt::join(move.sources, ",")),
                             fmt::join(move.destinations, ","));
       }
     }

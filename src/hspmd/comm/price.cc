@@ -16,7 +16,9 @@ Links::Path Links::path(Device from, Device to) const {
   const std::size_t t = devices_.at(to);
   const auto a = static_cast<std::size_t>(nodes_[f]);
   const auto b = static_cast<std::size_t>(nodes_[t]);
-  const auto resource = [](std::size_t number, std::size_t direction) { return static_cast<std::uint32_t>(2 * number + direction); };
+  const auto resource = [](std::size_t number, std::size_t direction) {
+    return static_cast<std::uint32_t>(2 * number + direction);
+  };
   if (a == b) {
     const Link& link = cluster_.nodes()[a].link;
     return {resource(f, 0), resource(t, 1), 1 / link.bytes_per_s, 1 / link.bytes_per_s, link.latency_s};
@@ -24,10 +26,13 @@ Links::Path Links::path(Device from, Device to) const {
   const Link& out = cluster_.nodes()[a].nic;
   const Link& in = cluster_.nodes()[b].nic;
   const std::size_t devices = devices_.size();
-  return {resource(devices + a, 0), resource(devices + b, 1), 1 / out.bytes_per_s, 1 / in.bytes_per_s, std::max(out.latency_s, in.latency_s)};
+  return {resource(devices + a, 0), resource(devices + b, 1), 1 / out.bytes_per_s, 1 / in.bytes_per_s,
+          std::max(out.latency_s, in.latency_s)};
 }
 
-double Loads::greatest() const { return seconds_.empty() ? 0 : *std::max_element(seconds_.begin(), seconds_.end()); }
+double Loads::greatest() const {
+  return seconds_.empty() ? 0 : *std::max_element(seconds_.begin(), seconds_.end());
+}
 
 void price(std::span<CommPlan> plans, std::span<const int> element_bytes, const Links& links) {
   double finish = 0;

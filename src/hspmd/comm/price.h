@@ -21,7 +21,7 @@ class Links {
   struct Path {
     std::uint32_t out = 0;  // the two resources that a transfer passes
     std::uint32_t in = 0;
-    double out_s = 0;       // seconds that a byte takes on each
+    double out_s = 0;  // seconds that a byte takes on each
     double in_s = 0;
     double latency_s = 0;
   };

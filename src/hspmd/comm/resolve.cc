@@ -40,7 +40,8 @@ void check(const Relayout& r) {
   const auto a = reduction_of(*r.from);
   const auto b = reduction_of(*r.to);
   if (!a || !b || *a == *b) return;
-  invalid("[resolve] a sum-Partial and a max-Partial layout must not meet. Received {} and {}.", to_string(*r.from), to_string(*r.to));
+  invalid("[resolve] a sum-Partial and a max-Partial layout must not meet. Received {} and {}.", to_string(*r.from),
+          to_string(*r.to));
 }
 
 // What a device holds after a stage and keeps in the next.
@@ -98,7 +99,10 @@ CommPlan identity(const Relayout& r) {
 class Resolver {
  public:
   Resolver(const Relayout& relayout, const Cluster& cluster)
-      : r_(relayout), cluster_(cluster), devices_(comm::devices_of_both(*relayout.from, *relayout.to)), links_(devices_, cluster) {}
+      : r_(relayout),
+        cluster_(cluster),
+        devices_(comm::devices_of_both(*relayout.from, *relayout.to)),
+        links_(devices_, cluster) {}
 
   CommPlan best() {
     std::optional<CommPlan> best;
@@ -116,8 +120,9 @@ class Resolver {
     const Overlay overlay = comm::overlay(*r_.from, *r_.to, r_.shape);
     plan.lower_bound_bytes = comm::least_bytes(overlay, r_.element_bytes);
     if (plan.bytes == 0) return;
-    plan.finish_bound_s = direct_sends(plan) ? comm::least_direct(comm::assign(overlay, r_.element_bytes, {}).jobs, links_)
-                                             : comm::least_any(overlay, r_.element_bytes, devices_, cluster_);
+    plan.finish_bound_s = direct_sends(plan)
+                              ? comm::least_direct(comm::assign(overlay, r_.element_bytes, {}).jobs, links_)
+                              : comm::least_any(overlay, r_.element_bytes, devices_, cluster_);
   }
 
  private:
@@ -137,8 +142,11 @@ class Resolver {
     for (const comm::AssignPolicy policy : comm::policies(overlay)) {
       const Assignment assignment = comm::assign(overlay, r.element_bytes, policy);
       keep_faster(best, priced(staged(r, assignment, moves_of(comm::paired(assignment.jobs)), naming)));
-      const bool choice = std::any_of(assignment.jobs.begin(), assignment.jobs.end(), [](const comm::Job& j) { return j.holders.size() > 1; });
-      if (choice) keep_faster(best, priced(staged(r, assignment, moves_of(comm::balanced(assignment.jobs, links_).sent), Naming::kBatch)));
+      const bool choice = std::any_of(assignment.jobs.begin(), assignment.jobs.end(),
+                                      [](const comm::Job& j) { return j.holders.size() > 1; });
+      if (choice)
+        keep_faster(best, priced(staged(r, assignment, moves_of(comm::balanced(assignment.jobs, links_).sent),
+                                        Naming::kBatch)));
     }
     return std::move(*best);
   }
@@ -149,7 +157,9 @@ class Resolver {
     const Annotation& to = *r_.to;
     std::vector<Annotation> found;
     if (!reduction_of(from)) return found;  // without a sum every cell is best copied at once
-    if (!from.top() || !to.top() || !same_devices(from, to) || from.top() == to.top() || from.subgroups() == to.subgroups()) return found;
+    if (!from.top() || !to.top() || !same_devices(from, to) || from.top() == to.top() ||
+        from.subgroups() == to.subgroups())
+      return found;
     if (!why_invalid(to.subgroups(), from.top())) found.emplace_back(to.subgroups(), from.top());
     if (!why_invalid(from.subgroups(), to.top())) found.emplace_back(from.subgroups(), to.top());
     return found;
@@ -166,7 +176,8 @@ class Resolver {
         case CommKind::kAllToAll:
           return true;
         case CommKind::kBatchedSendReceive:
-          return std::all_of(group.moves.begin(), group.moves.end(), [](const Move& m) { return m.sources.size() <= 1; });
+          return std::all_of(group.moves.begin(), group.moves.end(),
+                             [](const Move& m) { return m.sources.size() <= 1; });
         case CommKind::kBroadcast:
         case CommKind::kAllGather:
         case CommKind::kSplitAllGather:
@@ -220,7 +231,8 @@ class Fusion {
       plans[t].lower_bound_bytes = comm::least_bytes(overlay, r.element_bytes);
       const bool adds = reduction_of(*r.from) || reduction_of(*r.to);
       sums = sums || adds;
-      if (adds && plans[t].bytes > 0) bound = std::max(bound, comm::least_any(overlay, r.element_bytes, devices_, cluster_));
+      if (adds && plans[t].bytes > 0)
+        bound = std::max(bound, comm::least_any(overlay, r.element_bytes, devices_, cluster_));
     }
     if (!sums) bound = comm::least_direct(jobs_, links_);
     for (CommPlan& plan : plans) plan.finish_bound_s = bound;
@@ -261,17 +273,21 @@ class Fusion {
   std::vector<comm::Job> jobs_;
 };
 
-bool alike(const Relayout& r) { return *r.from == *r.to || same_layout(*r.from, *r.to, r.shape); }
+bool alike(const Relayout& r) {
+  return *r.from == *r.to || same_layout(*r.from, *r.to, r.shape);
+}
 
 }  // namespace
 
-CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
+CommPlan resolve_plan(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
+                      int element_bytes) {
   const Relayout r{&from, &to, shape, element_bytes};
   check(r);
   return alike(r) ? identity(r) : Resolver(r, cluster).best();
 }
 
-CommPlan resolve(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster, int element_bytes) {
+CommPlan resolve(const Annotation& from, const Annotation& to, const Shape& shape, const Cluster& cluster,
+                 int element_bytes) {
   const Relayout r{&from, &to, shape, element_bytes};
   check(r);
   if (alike(r)) return identity(r);
@@ -281,7 +297,9 @@ CommPlan resolve(const Annotation& from, const Annotation& to, const Shape& shap
   return plan;
 }
 
-std::vector<CommPlan> resolve_fused_plans(std::span<const Relayout> tensors, const Cluster& cluster) { return Fusion(tensors, cluster).plans(); }
+std::vector<CommPlan> resolve_fused_plans(std::span<const Relayout> tensors, const Cluster& cluster) {
+  return Fusion(tensors, cluster).plans();
+}
 
 std::vector<CommPlan> resolve_fused(std::span<const Relayout> tensors, const Cluster& cluster) {
   Fusion fusion(tensors, cluster);

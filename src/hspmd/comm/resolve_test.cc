@@ -46,7 +46,8 @@ void expect_bytes_add_up(const CommPlan& plan) {
 void expect_means_the_same(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape) {
   samples::Random random(1);
   const auto tensor = test_tensor(shape);
-  const auto before = comm::lay_out(from, tensor, shape, [&] { return static_cast<std::int64_t>(random() % 1000) - 500; });
+  const auto before =
+      comm::lay_out(from, tensor, shape, [&] { return static_cast<std::int64_t>(random() % 1000) - 500; });
 
   const auto after = comm::interpret(plan, before, shape);
 
@@ -145,8 +146,9 @@ TEST(ResolveLaw, HoldsForTensorsThatMoveTogether) {
   for (int i = 0; i < 1000; ++i) {
     std::vector<Annotation> layouts;
     for (int k = 0; k < 6; ++k) layouts.push_back(samples::random_annotation(random, 8, 2, Reduction::kSum));
-    const std::vector<Relayout> tensors = {
-        {&layouts[0], &layouts[1], {6, 5}, 4}, {&layouts[2], &layouts[3], {3, 9}, 2}, {&layouts[4], &layouts[5], {4, 4}, 8}};
+    const std::vector<Relayout> tensors = {{&layouts[0], &layouts[1], {6, 5}, 4},
+                                           {&layouts[2], &layouts[3], {3, 9}, 2},
+                                           {&layouts[4], &layouts[5], {4, 4}, 8}};
 
     const std::vector<CommPlan> plans = resolve_fused(tensors, cluster);
 
@@ -180,7 +182,9 @@ TEST(Resolve, IsDeterministicAndLeavesBoundsToThoseWhoAsk) {
 
 TEST(Resolve, RefusesWhatHasNoMeaning) {
   const auto expect_refused = [](const char* from, const char* to, const Shape& shape) {
-    EXPECT_THROW((void)resolve(parse_annotation(from), parse_annotation(to), shape, Cluster::uniform(2)), InvalidArgument) << from << to;
+    EXPECT_THROW((void)resolve(parse_annotation(from), parse_annotation(to), shape, Cluster::uniform(2)),
+                 InvalidArgument)
+        << from << to;
   };
   expect_refused("{0-1: Px2}", "{0-1: Pmaxx2}", {4});
   expect_refused("top Pmax {0: | 1:}", "{0-1: Px2}", {4});
@@ -259,8 +263,8 @@ TEST(Resolve, NamesThePapersPatterns) {
 
 // One collective a set of participants: TP 3 beside TP 2.
 TEST(Resolve, JoinsCellsOfTheSameParticipants) {
-  const CommPlan plan = resolve(parse_annotation("top P {0-1: S0x2 | 2-4: S0x3}"), parse_annotation("top D {0-1: S0x2 | 2-4: S0x3}"), {6, 4},
-                                Cluster::uniform(5));
+  const CommPlan plan = resolve(parse_annotation("top P {0-1: S0x2 | 2-4: S0x3}"),
+                                parse_annotation("top D {0-1: S0x2 | 2-4: S0x3}"), {6, 4}, Cluster::uniform(5));
 
   ASSERT_EQ(plan.stages.size(), 1U);
   std::vector<std::vector<Device>> participants;
@@ -269,7 +273,8 @@ TEST(Resolve, JoinsCellsOfTheSameParticipants) {
 }
 
 TEST(Resolve, SumsAScalarOverManyDevicesInOneGroup) {
-  const CommPlan plan = resolve(parse_annotation("{0-16383: Px16384}"), parse_annotation("{0-16383: Dx16384}"), {}, Cluster::uniform(16384));
+  const CommPlan plan = resolve(parse_annotation("{0-16383: Px16384}"), parse_annotation("{0-16383: Dx16384}"), {},
+                                Cluster::uniform(16384));
 
   ASSERT_EQ(plan.stages.size(), 1U);
   ASSERT_EQ(plan.stages[0].groups.size(), 1U);

@@ -20,7 +20,8 @@ std::size_t at(const Piece& piece, std::size_t global, const Shape& shape) {
   for (std::size_t d = shape.size(); d-- > 0;) {
     const auto coordinate = static_cast<std::int64_t>(global % static_cast<std::size_t>(shape[d]));
     global /= static_cast<std::size_t>(shape[d]);
-    EXPECT_TRUE(coordinate >= piece.box[d].begin && coordinate < piece.box[d].end) << "outside " << to_string(piece.box);
+    EXPECT_TRUE(coordinate >= piece.box[d].begin && coordinate < piece.box[d].end)
+        << "outside " << to_string(piece.box);
     index += static_cast<std::size_t>(coordinate - piece.box[d].begin) * stride;
     stride *= static_cast<std::size_t>(piece.box[d].size());
   }
@@ -30,7 +31,8 @@ std::size_t at(const Piece& piece, std::size_t global, const Shape& shape) {
 // All devices in lockstep, round by round, each with a buffer for every state.
 class Lockstep {
  public:
-  Lockstep(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, const comm::Holdings& before)
+  Lockstep(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape,
+           const comm::Holdings& before)
       : to_(to), shape_(shape) {
     std::vector<Device> devices = devices_of(from);
     const std::vector<Device> more = devices_of(to);
@@ -41,7 +43,8 @@ class Lockstep {
       auto& states = buffers_[d];
       states.resize(static_cast<std::size_t>(exchange.states));
       if (before.contains(d)) states.front() = before.at(d).front().data;
-      for (std::size_t s = 1; s + 1 < states.size(); ++s) states[s].resize(static_cast<std::size_t>(exchange.elements[s - 1]));
+      for (std::size_t s = 1; s + 1 < states.size(); ++s)
+        states[s].resize(static_cast<std::size_t>(exchange.elements[s - 1]));
       if (const auto shard = owned(to, d, shape)) states.back().resize(static_cast<std::size_t>(volume(shard->box)));
     }
   }
@@ -99,7 +102,8 @@ void expect_law(const Annotation& from, const Annotation& to, const Shape& shape
   samples::Random random(1);
   std::vector<std::int64_t> tensor(static_cast<std::size_t>(volume(shape)));
   for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<std::int64_t>(i) * 7919 + 13;
-  const auto before = comm::lay_out(from, tensor, shape, [&] { return static_cast<std::int64_t>(random() % 1000) - 500; });
+  const auto before =
+      comm::lay_out(from, tensor, shape, [&] { return static_cast<std::int64_t>(random() % 1000) - 500; });
   const CommPlan plan = resolve_plan(from, to, shape, Cluster::uniform(8));
 
   const comm::Holdings after = Lockstep(plan, from, to, shape, before).run();
@@ -124,7 +128,8 @@ TEST(ExchangeLaw, HoldsForRandomPairs) {
     Shape shape;
     for (int d = 0; d < rank; ++d) shape.push_back(samples::draw(random, samples::draw(random, 0, 9) == 0 ? 0 : 1, 7));
     const Reduction reduction = samples::draw(random, 0, 3) == 0 ? Reduction::kMax : Reduction::kSum;
-    expect_law(samples::random_annotation(random, 8, rank, reduction), samples::random_annotation(random, 8, rank, reduction), shape);
+    expect_law(samples::random_annotation(random, 8, rank, reduction),
+               samples::random_annotation(random, 8, rank, reduction), shape);
     if (HasFailure()) return;
   }
 }
@@ -133,7 +138,8 @@ TEST(ExchangeLaw, HoldsForRandomPairs) {
 TEST(ExchangeLaw, HoldsForLargerTensors) {
   samples::Random random(6);
   for (int i = 0; i < 100; ++i) {
-    expect_law(samples::random_annotation(random, 6, 2, Reduction::kSum), samples::random_annotation(random, 6, 2, Reduction::kSum), {96, 160});
+    expect_law(samples::random_annotation(random, 6, 2, Reduction::kSum),
+               samples::random_annotation(random, 6, 2, Reduction::kSum), {96, 160});
     if (HasFailure()) return;
   }
   expect_law(parse_annotation("{0-3: Px4}"), parse_annotation("{0-3: Dx4}"), {96, 160});
