@@ -139,8 +139,12 @@ class Resolver {
     const Overlay overlay = comm::overlay(*r.from, *r.to, r.shape);
     const Naming naming = naming_of(*r.from, *r.to);
     std::optional<CommPlan> best;
+    bool one_stage = false;
     for (const comm::AssignPolicy policy : comm::policies(overlay)) {
+      // Where nothing is reduced in order to be copied, it matters not where.
+      if (one_stage && policy.reducers == comm::AssignPolicy::Reducers::kDestination) continue;
       const Assignment assignment = comm::assign(overlay, r.element_bytes, policy);
+      one_stage = assignment.copies.empty();
       keep_faster(best, priced(staged(r, assignment, moves_of(comm::paired(assignment.jobs)), naming)));
       const bool choice = std::any_of(assignment.jobs.begin(), assignment.jobs.end(),
                                       [](const comm::Job& j) { return j.holders.size() > 1; });
