@@ -12,7 +12,7 @@
 namespace hspmd::kernels {
 namespace {
 
-constexpr std::int64_t kQueries = 128;  // a block of queries
+constexpr std::int64_t kQueries = 64;  // a block of queries
 constexpr std::int64_t kKeys = 64;      // visibility is decided for so many keys at once
 
 struct Sizes {
@@ -133,22 +133,24 @@ void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b
     gemm(CblasNoTrans, CblasTrans, nq, width, n.d, 1 / std::sqrt(static_cast<T>(n.d)), c.in<T>(0) + row0 * n.d, n.query_stride(), keys, n.key_stride(), T{0}, scores, width);
     mask(scores, ids, q, nq, v);
   }
+  T* inverses = scores + kQueries * n.t;  // of the sums: out is divided, not the scores, which are more
   for (std::int64_t r = 0; r < nq; ++r) {
     T* row = scores + r * width;
     const T most = l.max(row, width);
-    const bool blind = !(most > -std::numeric_limits<T>::infinity());
-    const T sum = blind ? T{0} : l.exp_sum(row, most, width);
-    if (blind) {
-      std::fill_n(row, width, T{0});
-    } else {
-      l.scale(row, 1 / sum, row, width);
-    }
-    c.out<T>(1)[row0 + r * n.k * n.g] = most + std::log(sum);
+    // Scores that all are minus infinity sum to 0: the query sees no key. Scores that are no numbers stay so.
+    const T shift = most > -std::numeric_limits<T>::infinity() ? most : T{0};
+    const T sum = l.exp_sum(row, shift, width);
+    inverses[r] = sum == 0 ? T{0} : 1 / sum;
+    c.out<T>(1)[row0 + r * n.k * n.g] = shift + std::log(sum);
   }
-  if (width > 0) {
-    gemm(CblasNoTrans, CblasNoTrans, nq, n.d, width, T{1}, scores, width, values, n.key_stride(), T{0}, out, n.query_stride());
-  } else {
-    for (std::int64_t r = 0; r < nq; ++r) std::fill_n(out + r * n.query_stride(), n.d, T{0});
+  if (width > 0) gemm(CblasNoTrans, CblasNoTrans, nq, n.d, width, T{1}, scores, width, values, n.key_stride(), T{0}, out, n.query_stride());
+  for (std::int64_t r = 0; r < nq; ++r) {
+    T* row = out + r * n.query_stride();
+    if (width > 0) {
+      l.scale(row, inverses[r], row, n.d);
+    } else {
+      std::fill_n(row, n.d, T{0});
+    }
   }
 }
 
@@ -175,7 +177,7 @@ void backward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t 
   mask(p, ids, q, nq, v);
   for (std::int64_t r = 0; r < nq; ++r) {
     const T lse = c.in<T>(8)[row0 + r * n.k * n.g];
-    if (!std::isfinite(lse)) {  // a query that sees no key
+    if (lse == -std::numeric_limits<T>::infinity()) {  // the query sees no key
       std::fill_n(p + r * width, width, T{0});
       std::fill_n(ds + r * width, width, T{0});
       continue;
@@ -196,7 +198,7 @@ std::unique_ptr<Kernel> fused_attention(const KernelRequest& request) {
       [n](const Call& c) {
         for_each_block(c, n, [&](const auto&... block) { forward_block<T>(c, n, block...); });
       },
-      static_cast<std::size_t>(kQueries * n.t) * sizeof(T));
+      static_cast<std::size_t>(kQueries * (n.t + 1)) * sizeof(T));
 }
 
 template <typename T>

@@ -1,14 +1,16 @@
 // Every aten kernel against the reference, over odd sizes, empty shards, split vocabularies, segments and permuted
-// positions; reference gradients against finite differences stand in tests/gradients_test.cc.
+// positions. The reference itself is tested in reference_kernels_test.cc.
 #include "hspmd/runtime/kernels/kernel.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "hspmd/ops/ops.h"
+#include "hspmd/runtime/kernels/given_values.h"
 
 namespace hspmd {
 namespace {
@@ -22,8 +24,6 @@ struct Case {
   std::vector<Fill> fills;  // kNormal where absent
   std::vector<Box> results;
 };
-
-Box box(std::initializer_list<std::int64_t> sizes) { return whole(Shape(sizes)); }
 
 bool is_integer(Fill fill) { return fill != Fill::kNormal && fill != Fill::kPositive; }
 
@@ -118,6 +118,9 @@ std::vector<Case> cases() {
       {"dot", dot("bsh,bskgd->hkgd"), {box({1, 3, 5}), box({1, 3, 2, 3, 4})}, {}, {box({5, 2, 3, 4})}},
       {"dot", dot("abc,bcd->ad"), {box({3, 2, 5}), box({2, 5, 4})}, {}, {box({3, 4})}},
       {"dot", dot("abc,cbd->ad"), {box({3, 2, 5}), box({5, 2, 4})}, {}, {box({3, 4})}},
+      {"dot", dot("nab,nbc->nac"), {box({3, 2, 5}), box({3, 5, 4})}, {}, {box({3, 2, 4})}},
+      {"dot", dot("ab,bc->ca"), {box({3, 5}), box({5, 4})}, {}, {box({4, 3})}},
+      {"dot", dot("ab,bc->ac"), {box({1, 1}), box({1, 1})}, {}, {box({1, 1})}},
       {"dot", dot("bsh,fh->bsf"), {box({2, 3, 0}), box({7, 0})}, {}, {box({2, 3, 7})}},
       {"dot", dot("bsh,fh->bsf"), {box({2, 0, 5}), box({7, 5})}, {}, {box({2, 0, 7})}},
       {"rms_norm", {{"eps", 1e-5}}, {box({2, 3, 37}), box({37})}, {}, {box({2, 3, 37}), box({2, 3})}},
@@ -174,23 +177,59 @@ TEST(Kernels, ABuildWithoutLibtorchSaysSo) {
 }
 #endif
 
-TEST(Kernels, ReferenceGivesWhatIsComputedByHand) {
-  const auto run = [](const char* op, const Attributes& attributes, const std::vector<std::vector<double>>& in, const std::vector<Box>& operands, const Box& result) {
-    std::vector<double> out(static_cast<std::size_t>(volume(result)));
-    std::vector<const void*> pointers;
-    for (const auto& values : in) pointers.push_back(values.data());
-    std::vector<double> second(16);
-    void* results[] = {out.data(), second.data()};
-    const KernelRequest request{ops::find(op), &attributes, operands, {result, result}, Precision::kFp64, Write::kSet};
-    make_reference_kernel(request)->run(pointers, results, nullptr);
-    return out;
-  };
-  EXPECT_EQ(run("dot", {{"factors", std::string("ab,cb->ac")}}, {{1, 2, 3, 4}, {5, 6}}, {box({2, 2}), box({1, 2})}, box({2, 1})), (std::vector<double>{17, 39}));
-  EXPECT_EQ(run("add", {}, {{1, 2}, {3, 4}}, {box({2}), box({2})}, box({2})), (std::vector<double>{4, 6}));
-  EXPECT_EQ(run("squared_error", {}, {{1, 2}, {3, 5}}, {box({2}), box({2})}, Box{}), (std::vector<double>{13}));
-  EXPECT_EQ(run("sumsq", {}, {{3, 4}}, {box({2})}, Box{}), (std::vector<double>{25}));
-  EXPECT_NEAR(run("silu_mul", {}, {{0}, {7}}, {box({1}), box({1})}, box({1}))[0], 0, 1e-15);
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<Maker> makers() {
+#ifdef HSPMD_HAS_ATEN
+  return {make_reference_kernel, make_aten_kernel};
+#else
+  return {make_reference_kernel};
+#endif
 }
+
+// A query all of whose scores are no numbers sees keys all the same: it must not pass for one that sees none.
+TEST(Kernels, AttentionDoesNotHideWhatIsNotANumber) {
+  const std::vector<Given> forward = {{box({1, 2, 1, 1, 2}), {kNaN, 1, 1, 1}}, {box({1, 2, 1, 2}), {1, 2, 3, 4}}, {box({1, 2, 1, 2}), {1, 2, 3, 4}},
+                                      {box({1, 2}), {}, {0, 1}},               {box({1, 2}), {}, {0, 1}},         {box({1, 2}), {}, {0, 0}},
+                                      {box({1, 2}), {}, {0, 0}}};
+  for (const Maker make : makers()) {
+    const auto values = run_given<float>(make, "attention", {}, forward, {box({1, 2, 1, 1, 2}), box({1, 2, 1, 1})});
+    std::vector<Given> backward = forward;
+    backward.insert(backward.end(), {{box({1, 2, 1, 1, 2}), values[0]}, {box({1, 2, 1, 1}), values[1]}, {box({1, 2, 1, 1, 2}), {1, 1, 1, 1}}});
+    const auto gradients = run_given<float>(make, "attention_grad", {}, backward, {forward[0].box, forward[1].box, forward[2].box});
+
+    EXPECT_TRUE(std::isnan(values[0][0]) && std::isnan(values[1][0])) << "out and lse of the first query";
+    EXPECT_TRUE(std::isfinite(values[0][2]) && std::isfinite(values[1][1])) << "out and lse of the second query";
+    EXPECT_TRUE(std::isnan(gradients[0][0])) << "dq of the first query";
+  }
+}
+
+#ifdef HSPMD_HAS_ATEN
+// The own exponential, seen through the gradient of cross entropy over one wide row (so the vectorised loop makes it)
+// whose target lies elsewhere: relative error of fp32 and fp64, and an exact 0 for what is masked.
+TEST(Kernels, ExponentialKeepsItsAccuracy) {
+  constexpr std::int64_t kPoints = 100003;
+  std::vector<double> points = {-std::numeric_limits<double>::infinity(), -1000};
+  while (std::ssize(points) < kPoints) points.push_back(static_cast<double>(static_cast<float>(-86.9 + 174.8 * static_cast<double>(points.size()) / kPoints)));
+  const Box row = box({1, 1, kPoints});
+  const std::vector<Given> given = {{row, points}, {box({1, 1}), {0}}, {box({1, 1}), {1}}, {box({1, 1}), {}, {kPoints + 5}}, {Box{}, {1}}};
+
+  const auto floats = run_given<float>(make_aten_kernel, "cross_entropy_grad", {}, given, {row})[0];
+  const auto doubles = run_given<double>(make_aten_kernel, "cross_entropy_grad", {}, given, {row})[0];
+
+  double worst_float = 0, worst_double = 0;
+  for (std::size_t i = 2; i < points.size(); ++i) {
+    const double exact = std::exp(points[i]);
+    worst_float = std::max(worst_float, std::abs(floats[i] / exact - 1));
+    worst_double = std::max(worst_double, std::abs(doubles[i] / exact - 1));
+  }
+  EXPECT_LT(worst_float, 2e-7);
+  EXPECT_LT(worst_double, 1e-15);
+  EXPECT_EQ(floats[0], 0);
+  EXPECT_EQ(floats[1], 0);
+  EXPECT_EQ(doubles[0], 0);
+}
+#endif
 
 }  // namespace
 }  // namespace hspmd

@@ -299,7 +299,7 @@ std::unique_ptr<Kernel> attention(const KernelRequest& request) {
         sum += p;
         for (std::int64_t i = 0; i < n.d; ++i) out[i] += p * c.in<T>(2)[key(t) + i];
       }
-      for (std::int64_t i = 0; i < n.d; ++i) out[i] = sum > 0 ? out[i] / sum : T{0};
+      for (std::int64_t i = 0; i < n.d; ++i) out[i] = sum == 0 ? T{0} : out[i] / sum;
       c.out<T>(1)[row] = most + std::log(sum);
     });
   });
