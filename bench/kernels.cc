@@ -155,7 +155,7 @@ class Replay {
     for (const Box& box : compute.result_boxes) results.push_back(extents(box));
     const std::string what = step.attributes.has("factors") ? step.attributes.text("factors") : std::string(step.op->name());
     item.row = fmt::format("{}{} {}", what, step.adds ? " +=" : "", to_string(results.front()));
-    const bool often = kind == SectionKind::kForward || kind == SectionKind::kBackward;
+    const bool often = each_micro_batch(kind);
     const int calls = often ? static_cast<int>(micro_batches_) : 1;
     const Cost cost = step.op->cost(step.attributes, operands, results);
     Row& row = rows_[item.row];

@@ -8,6 +8,7 @@
 #include "hspmd/cluster/cluster.h"
 #include "hspmd/comm/explain.h"
 #include "hspmd/config/config_node.h"
+#include "hspmd/models/llama_config.h"
 #include "hspmd/schedule/schedule.h"
 #include "hspmd/specialize/strategy_file.h"
 
@@ -49,7 +50,7 @@ void require(bool holds) {
   (void)to_string(request.from);
 }
 
-[[maybe_unused]] void fuzz_llama(const std::string& text) { (void)parse_config(text, "config.json").find("hidden_size"); }
+[[maybe_unused]] void fuzz_llama(const std::string& text) { (void)read_llama_config(parse_config(text, "config.json")); }
 
 }  // namespace
 

@@ -64,6 +64,17 @@ bool contains(const Box& outer, const Box& inner) {
   return true;
 }
 
+std::int64_t global_index(const Box& box, std::int64_t i, const Shape& shape) {
+  std::int64_t index = 0;
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index += (box[d].begin + i % box[d].size()) * stride;
+    i /= box[d].size();
+    stride *= shape[d];
+  }
+  return index;
+}
+
 std::string to_string(const Shape& shape) {
   if (shape.empty()) return "scalar";
   return fmt::format("{}", fmt::join(shape.begin(), shape.end(), "x"));

@@ -44,6 +44,9 @@ using Box = InlineVector<Interval, kMaxRank>;        // one interval per dim
 [[nodiscard]] std::optional<Box> intersect(const Box& a, const Box& b);
 [[nodiscard]] bool contains(const Box& outer, const Box& inner);
 
+// The row-major index in the whole tensor of element i of a box of it.
+[[nodiscard]] std::int64_t global_index(const Box& box, std::int64_t i, const Shape& shape);
+
 // "10x6" (a scalar is "scalar") and "[0,5)x[0,6)".
 [[nodiscard]] std::string to_string(const Shape& shape);
 [[nodiscard]] std::string to_string(const Box& box);

@@ -66,7 +66,7 @@ Holdings assembled(const Annotation& to, const Holdings& pieces, const Shape& sh
     if (elements != volume(box))
       throw InternalError(fmt::format("[interpret] device {} must receive its shard once", device));
     for (std::size_t i = 0; i < static_cast<std::size_t>(volume(box)); ++i) {
-      piece.data.push_back(held(pieces, device, global_index(box, i, shape), shape));
+      piece.data.push_back(held(pieces, device, element_at(box, i, shape), shape));
     }
     whole[device].push_back(std::move(piece));
   }
@@ -74,18 +74,6 @@ Holdings assembled(const Annotation& to, const Holdings& pieces, const Shape& sh
 }
 
 }  // namespace
-
-std::size_t global_index(const Box& box, std::size_t i, const Shape& shape) {
-  std::size_t index = 0;
-  std::size_t stride = 1;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    const auto size = static_cast<std::size_t>(box[d].size());
-    index += (static_cast<std::size_t>(box[d].begin) + i % size) * stride;
-    i /= size;
-    stride *= static_cast<std::size_t>(shape[d]);
-  }
-  return index;
-}
 
 Holdings interpret(const CommPlan& plan, const Holdings& before, const Shape& shape) {
   Holdings now = before;
@@ -95,7 +83,7 @@ Holdings interpret(const CommPlan& plan, const Holdings& before, const Shape& sh
       for (const Move& move : group.moves) {
         Piece piece{move.box, {}};
         for (std::size_t i = 0; i < static_cast<std::size_t>(volume(move.box)); ++i) {
-          piece.data.push_back(combined(move, now, global_index(move.box, i, shape), shape, plan.reduction));
+          piece.data.push_back(combined(move, now, element_at(move.box, i, shape), shape, plan.reduction));
         }
         for (const Device d : move.destinations) next[d].push_back(piece);
       }
@@ -116,7 +104,7 @@ std::vector<std::int64_t> meaning(const Annotation& annotation, const Holdings& 
     auto& slot = values[merged ? 0 : shard.subgroup][{shard.subgroup, shard.addend}];
     slot.resize(elements);
     for (std::size_t i = 0; i < static_cast<std::size_t>(volume(shard.box)); ++i) {
-      const std::size_t global = global_index(shard.box, i, shape);
+      const std::size_t global = element_at(shard.box, i, shape);
       const std::int64_t value = held(holdings, d, global, shape);
       if (slot[global] && *slot[global] != value) throw InternalError("[interpret] copies must agree");
       slot[global] = value;

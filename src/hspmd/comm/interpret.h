@@ -30,7 +30,9 @@ template <typename Random>
                                const Shape& shape, Random random);
 
 // Row-major index in the whole tensor of element i of a box.
-[[nodiscard]] std::size_t global_index(const Box& box, std::size_t i, const Shape& shape);
+[[nodiscard]] inline std::size_t element_at(const Box& box, std::size_t i, const Shape& shape) {
+  return static_cast<std::size_t>(global_index(box, static_cast<std::int64_t>(i), shape));
+}
 
 template <typename Random>
 Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& tensor, const Shape& shape,
@@ -62,7 +64,7 @@ Holdings lay_out(const Annotation& annotation, const std::vector<std::int64_t>& 
     const Shard shard = *owned(annotation, d, shape);
     Piece piece{shard.box, {}};
     for (std::size_t i = 0; i < static_cast<std::size_t>(volume(shard.box)); ++i) {
-      piece.data.push_back(addends[{shard.subgroup, shard.addend}][global_index(shard.box, i, shape)]);
+      piece.data.push_back(addends[{shard.subgroup, shard.addend}][element_at(shard.box, i, shape)]);
     }
     holdings[d].push_back(std::move(piece));
   }

@@ -230,7 +230,7 @@ Annotation dual(const Annotation& annotation) {
 }
 
 Annotation dual_keeping(const Annotation& from, const Annotation& to, const Annotation& gradient) {
-  const Annotation plain = dual(from);
+  Annotation plain = dual(from);
   const std::size_t hsize = plain.subgroups().size();
   if (to.subgroups().size() != hsize || gradient.subgroups().size() != hsize) return plain;
   std::vector<Subgroup> subgroups;

@@ -39,7 +39,10 @@ ops::RopeScaling read_scaling(const ConfigNode& node) {
 LlamaConfig load_llama_config(const std::string& path) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(path, error);
-  const ConfigNode root = load_config(folder ? path + "/config.json" : path);
+  return read_llama_config(load_config(folder ? path + "/config.json" : path));
+}
+
+LlamaConfig read_llama_config(const ConfigNode& root) {
   if (!root.is_map()) root.fail("the map of a Hugging Face config.json");
   check_features(root);
   LlamaConfig c;

@@ -32,8 +32,7 @@ struct Executor::RunExchange {
   ChannelState* state = nullptr;
   int channel = 0;
   std::size_t table = 0;  // offset in my segment of [2 times][round][ordinal]
-  std::string action;     // for messages, made once
-  std::string tensor;
+  std::string tensor;     // for messages, made once
   std::int64_t bytes = 0;
   double seconds = 0;     // paced: what it takes
   struct Round {
@@ -84,28 +83,25 @@ std::unique_ptr<Kernel> make_backend_kernel(Backend backend, const KernelRequest
   throw InternalError("[executor] the paced backend has no kernels");
 }
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-bool each_micro_batch(SectionKind kind) { return kind == SectionKind::kForward || kind == SectionKind::kBackward; }
-
 }  // namespace
 
 Executor::Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank, const std::vector<int>& rank_of_device,
                    const Cluster& cluster)
     : program_(program), options_(options), generation_(generation), rank_(rank), rank_of_device_(rank_of_device) {
-  if (!program.virtual_stages.empty()) {  // a stage without layers has nothing to run between Pre and Post
-    actions_ = actions(options.schedule, program.virtual_stages.front(), program.stages, static_cast<int>(options.micro_batch_sizes.size()));
-  }
+  actions_ = actions_of(program, options.schedule, options.micro_batch_sizes.size());
   in_flight_ = std::max(1, max_in_flight(actions_));
   section_runs_.assign(program.sections.size(), 0);
-  build_variants(cluster);
+  bind_sizes(cluster);
+  const Extra extra = make_steps(cluster);
+  map_memory(cluster, extra);
 }
 
 Executor::~Executor() {
   if (memory_ != nullptr) munmap(memory_, memory_bytes_);
 }
 
-void Executor::build_variants(const Cluster& cluster) {
+// One variant for each distinct micro-batch size.
+void Executor::bind_sizes(const Cluster& cluster) {
   const std::size_t float_bytes = element_bytes(options_.precision);
   const auto bound_for = [&](std::int64_t size) {
     auto variant = std::make_unique<Variant>();
@@ -121,6 +117,10 @@ void Executor::build_variants(const Cluster& cluster) {
     variant_of_micro_batch_.push_back(v);
   }
   if (variants_.empty()) variants_.push_back(bound_for(0));
+}
+
+// Kernels and exchanges of all variants; tables are placed from 0 on until the memory is mapped.
+Executor::Extra Executor::make_steps(const Cluster& cluster) {
   for (const Section& section : program_.sections) {
     channel_of_.emplace_back();
     for (const Instruction& instruction : section.instructions) {
@@ -128,8 +128,7 @@ void Executor::build_variants(const Cluster& cluster) {
       if (std::holds_alternative<ExchangeStep>(instruction)) channels_.push_back(std::make_unique<ChannelState>());
     }
   }
-  std::size_t workspace = 0;
-  std::size_t tables = 0;
+  Extra extra;
   for (const auto& variant : variants_) {
     for (std::size_t s = 0; s < kScopes; ++s) bytes_[s] = std::max(bytes_[s], aligned(variant->bound.bytes[s]));
     variant->sections.resize(program_.sections.size());
@@ -141,41 +140,30 @@ void Executor::build_variants(const Cluster& cluster) {
         RunSection::Step step;
         if (const auto* compute = std::get_if<BoundCompute>(&instructions[i])) {
           step.compute = make_compute(*compute, cluster);
-          if (step.compute->kernel) workspace = std::max(workspace, step.compute->kernel->workspace_bytes());
+          if (step.compute->kernel) extra.workspace = std::max(extra.workspace, step.compute->kernel->workspace_bytes());
         } else {
           step.exchange = make_exchange(std::get<BoundExchange>(instructions[i]), channel_of_[s][i]);
-          step.exchange->table = tables;
-          tables += aligned(2 * step.exchange->rounds.size() * static_cast<std::size_t>(step.exchange->bound->step->size) * sizeof(std::uint64_t));
+          step.exchange->table = extra.tables;
+          extra.tables += aligned(2 * step.exchange->rounds.size() * static_cast<std::size_t>(step.exchange->bound->step->size) * sizeof(std::uint64_t));
         }
         variant->sections[s].steps.push_back(std::move(step));
       }
     }
   }
-  const auto scope = [](Scope s) { return static_cast<std::size_t>(s); };
-  const std::size_t stash = bytes_[scope(Scope::kStash)] * static_cast<std::size_t>(in_flight_);
-  const std::size_t outbox = bytes_[scope(Scope::kOutbox)] * 2 * (program_.sections.size() - 2);
-  std::size_t at = 0;
-  const auto claim = [&](std::size_t bytes) {
-    const std::size_t begin = at;
-    at += aligned(bytes);
-    return begin;
-  };
-  const std::size_t begins[kScopes] = {claim(bytes_[scope(Scope::kPersistent)]), claim(bytes_[scope(Scope::kStep)]), claim(stash), claim(outbox),
-                                       claim(bytes_[scope(Scope::kSection)])};
-  const std::size_t workspace_begin = claim(workspace);
-  const std::size_t tables_begin = claim(tables);
-  memory_bytes_ = std::max<std::size_t>(at, kAlignment);
-  const DeviceType& type = cluster.type_of(program_.device);
-  if (type.memory_bytes > 0 && static_cast<double>(memory_bytes_) > type.memory_bytes) {
-    invalid("[memory] device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches", program_.device, type.name,
-            static_cast<double>(memory_bytes_) / (1 << 30), type.memory_bytes / (1 << 30));
-  }
+  return extra;
+}
+
+void Executor::map_memory(const Cluster& cluster, const Extra& extra) {
+  const MemoryLayout layout = lay_out_memory(program_, bytes_, in_flight_);
+  const std::size_t tables_begin = layout.total + aligned(extra.workspace);
+  memory_bytes_ = std::max(tables_begin + aligned(extra.tables), kAlignment);
+  if (const auto why = why_too_large(cluster, program_.device, memory_bytes_)) invalid("[memory] {}", *why);
   void* mapped = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw RuntimeFailure({rank_, "plan memory", std::nullopt, "", static_cast<long>(memory_bytes_)}, "the system has not that much memory");
   madvise(mapped, memory_bytes_, MADV_HUGEPAGE);
   memory_ = static_cast<std::byte*>(mapped);
-  for (std::size_t s = 0; s < kScopes; ++s) base_[s] = first_copy_[s] = memory_ + begins[s];
-  workspace_ = memory_ + workspace_begin;
+  for (std::size_t s = 0; s < kScopes; ++s) base_[s] = first_copy_[s] = memory_ + layout.begin[s];
+  workspace_ = memory_ + layout.total;
   for (const auto& variant : variants_) {
     for (RunSection& section : variant->sections) {
       for (RunSection::Step& step : section.steps) {
@@ -184,7 +172,7 @@ void Executor::build_variants(const Cluster& cluster) {
     }
   }
   peer_tables_.resize(static_cast<std::size_t>(generation_.ranks()));
-  source_pointers_.resize(static_cast<std::size_t>(generation_.ranks()) + 1);
+  source_pointers_.resize(2 * static_cast<std::size_t>(generation_.ranks()));
   generation_.set_segment(rank_, memory_);
 }
 
@@ -213,7 +201,6 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
   run->state = channels_[channel_state].get();
   run->channel = bound.step->channel;
   run->tensor = bound.step->transfers.front().name;
-  run->action = "exchange";
   run->rounds.resize(bound.rounds);
   check_internal(bound.rounds <= kRoundsPerChannel, "an exchange has at most 8 rounds");
   for (std::size_t r = 0; r < bound.rounds; ++r) {
@@ -250,17 +237,9 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
 void Executor::initialise() {
   if (paced()) return;  // no arithmetic, no values
   for (const LeafView& view : leaves()) {
-    const Shape& shape = view.shape;
     const std::int64_t n = volume(view.box);
     for (std::int64_t i = 0; i < n; ++i) {
-      std::uint64_t index = 0;
-      std::int64_t rest = i;
-      std::uint64_t stride = 1;
-      for (std::size_t d = shape.size(); d-- > 0;) {
-        index += static_cast<std::uint64_t>(view.box[d].begin + rest % view.box[d].size()) * stride;
-        rest /= view.box[d].size();
-        stride *= static_cast<std::uint64_t>(shape[d]);
-      }
+      const auto index = static_cast<std::uint64_t>(global_index(view.box, i, view.shape));
       const bool constant = view.leaf->kind == LeafKind::kConstant;
       const double value = constant ? view.leaf->constant : initial_element(view.leaf->initial, options_.seed, view.leaf->name, index);
       if (options_.precision == Precision::kFp64) {
@@ -324,8 +303,8 @@ void Executor::select_copies(std::size_t section, int micro_batch) {
   base_[outbox] = first_copy_[outbox] + (2 * (section - 1) + section_runs_[section] % 2) * bytes_[outbox];
 }
 
-void Executor::run_section(std::size_t index, const Variant& variant, const FeedFunction& feed, int micro_batch) {
-  RunSection& section = const_cast<RunSection&>(variant.sections[index]);
+void Executor::run_section(std::size_t index, Variant& variant, const FeedFunction& feed, int micro_batch) {
+  RunSection& section = variant.sections[index];
   select_copies(index, micro_batch);
   guard_outbox(section);
   if (micro_batch >= 0 && program_.sections[index].kind == SectionKind::kForward && !paced()) {
@@ -400,7 +379,7 @@ void Executor::run_exchange(RunExchange& exchange) {
         const bool own = device == program_.device;
         source_pointers_[s] = own ? at(reading.own_source) : generation_.segment(peer) + peer_tables_[static_cast<std::size_t>(peer)][reading.ordinal];
       }
-      run_strided(reading.pull, reading.type, reading.reduction, at(reading.mine), source_pointers_.data());
+      run_strided(reading.pull, reading.type, reading.reduction, at(reading.mine), {source_pointers_.data(), source_pointers_.data() + reading.pull.devices.size()});
     }
     for (const int peer : round.peers) generation_.release(peer, exchange.channel, static_cast<int>(r));
   }

@@ -81,7 +81,6 @@ class Executor {
   [[nodiscard]] std::vector<LeafView> leaves();
 
   [[nodiscard]] std::size_t memory_bytes() const { return memory_bytes_; }
-  [[nodiscard]] const Actions& schedule() const { return actions_; }
 
  private:
   struct RunCompute;
@@ -90,10 +89,17 @@ class Executor {
   struct Variant;
   struct ChannelState;
 
-  void build_variants(const Cluster& cluster);
+  // Memory beyond the program's regions.
+  struct Extra {
+    std::size_t workspace = 0;
+    std::size_t tables = 0;
+  };
+  void bind_sizes(const Cluster& cluster);
+  Extra make_steps(const Cluster& cluster);
+  void map_memory(const Cluster& cluster, const Extra& extra);
   std::unique_ptr<RunCompute> make_compute(const BoundCompute& bound, const Cluster& cluster);
   std::unique_ptr<RunExchange> make_exchange(const BoundExchange& bound, std::size_t channel_state);
-  void run_section(std::size_t section, const Variant& variant, const FeedFunction& feed, int micro_batch);
+  void run_section(std::size_t section, Variant& variant, const FeedFunction& feed, int micro_batch);
   void run_exchange(RunExchange& exchange);
   void show(RunExchange& exchange, std::size_t round);
   void guard_outbox(RunSection& section);
@@ -122,7 +128,7 @@ class Executor {
   std::byte* memory_ = nullptr;
   std::byte* workspace_ = nullptr;
   std::size_t memory_bytes_ = 0;
-  std::vector<const void*> source_pointers_;
+  std::vector<const void*> source_pointers_;  // of the pull that runs: the buffers, then where a run reads
   std::vector<const std::uint64_t*> peer_tables_;  // by rank, of the round that runs
   std::chrono::steady_clock::time_point paced_until_;
   bool tracing_ = false;

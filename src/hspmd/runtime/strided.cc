@@ -8,43 +8,43 @@ namespace hspmd {
 namespace {
 
 template <typename T, Reduction kOp>
-void combine(T* mine, const T* const* sources, std::size_t count, std::int64_t n) {
+void combine(T* mine, const void* const* buffers, std::size_t count, std::int64_t n) {
+  const auto source = [&](std::size_t s) { return static_cast<const T*>(buffers[s]); };
   if (count == 0) {
     std::fill_n(mine, n, kOp == Reduction::kSum ? T{0} : std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest());
     return;
   }
   if (count == 1) {
-    if (mine != sources[0]) std::memcpy(mine, sources[0], static_cast<std::size_t>(n) * sizeof(T));
+    if (mine != source(0)) std::memcpy(mine, source(0), static_cast<std::size_t>(n) * sizeof(T));
     return;
   }
   // Always in the order of the sources, so that a run repeats bit by bit.
   constexpr std::int64_t kBlock = 1024;  // stays in the first cache over all sources
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
     const std::int64_t end = std::min(n, begin + kBlock);
-    const T* a = sources[0];
-    const T* b = sources[1];
+    const T* a = source(0);
+    const T* b = source(1);
     for (std::int64_t i = begin; i < end; ++i) mine[i] = kOp == Reduction::kSum ? a[i] + b[i] : std::max(a[i], b[i]);
     for (std::size_t s = 2; s < count; ++s) {
-      const T* c = sources[s];
+      const T* c = source(s);
       for (std::int64_t i = begin; i < end; ++i) mine[i] = kOp == Reduction::kSum ? mine[i] + c[i] : std::max(mine[i], c[i]);
     }
   }
 }
 
 template <typename T, Reduction kOp>
-void run_typed(const StridedPull& pull, T* mine, const void* const* sources) {
+void run_typed(const StridedPull& pull, T* mine, const PullSources& sources) {
   const std::size_t count = pull.devices.size();
-  std::vector<const T*> at(count);  // small; exchanges of many runs reuse it
-  std::vector<std::int64_t> index(pull.extents.size(), 0);
+  InlineVector<std::int64_t, kMaxRank> index(pull.extents.size(), 0);
   while (true) {
     std::int64_t here = pull.offsets[0];
     for (std::size_t l = 0; l < index.size(); ++l) here += index[l] * pull.strides[0][l];
     for (std::size_t s = 0; s < count; ++s) {
       std::int64_t there = pull.offsets[s + 1];
       for (std::size_t l = 0; l < index.size(); ++l) there += index[l] * pull.strides[s + 1][l];
-      at[s] = static_cast<const T*>(sources[s]) + there;
+      sources.scratch[s] = static_cast<const T*>(sources.buffers[s]) + there;
     }
-    combine<T, kOp>(mine + here, at.data(), count, pull.run);
+    combine<T, kOp>(mine + here, sources.scratch, count, pull.run);
     std::size_t l = index.size();
     while (l > 0 && ++index[l - 1] == pull.extents[l - 1]) index[--l] = 0;
     if (l == 0) return;
@@ -52,7 +52,7 @@ void run_typed(const StridedPull& pull, T* mine, const void* const* sources) {
 }
 
 template <typename T>
-void run_reduction(const StridedPull& pull, Reduction reduction, void* mine, const void* const* sources) {
+void run_reduction(const StridedPull& pull, Reduction reduction, void* mine, const PullSources& sources) {
   if (reduction == Reduction::kSum) {
     run_typed<T, Reduction::kSum>(pull, static_cast<T*>(mine), sources);
   } else {
@@ -105,7 +105,7 @@ StridedPull make_strided(const Pull& pull) {
   return made;
 }
 
-void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const void* const* sources) {
+void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const PullSources& sources) {
   switch (type) {
     case ElementType::kFp32:
       run_reduction<float>(pull, reduction, mine, sources);

@@ -20,7 +20,13 @@ struct StridedPull {
 
 enum class ElementType { kFp32, kFp64, kInt32 };
 
+// The sources' buffers, and room for as many pointers: a pull allocates nothing.
+struct PullSources {
+  const void* const* buffers = nullptr;
+  const void** scratch = nullptr;
+};
+
 // Writes the sum (or max) of the sources into mine; buffers as in StridedPull. No source: the neutral element.
-void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const void* const* sources);
+void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const PullSources& sources);
 
 }  // namespace hspmd

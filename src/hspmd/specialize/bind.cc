@@ -8,8 +8,6 @@
 namespace hspmd {
 namespace {
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 // Offsets for buffers with overlapping lifetimes: the lowest gap that fits.
 class Packer {
  public:
@@ -195,6 +193,31 @@ class Binder {
 };
 
 }  // namespace
+
+MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes, int in_flight) {
+  MemoryLayout layout;
+  for (std::size_t s = 0; s < kScopes; ++s) {
+    std::size_t copies = 1;
+    if (static_cast<Scope>(s) == Scope::kStash) copies = static_cast<std::size_t>(in_flight);
+    if (static_cast<Scope>(s) == Scope::kOutbox) copies = 2 * (program.sections.size() - 2);  // two for each section of a micro-batch
+    layout.begin[s] = layout.total;
+    layout.total += aligned(bytes[s]) * copies;
+  }
+  return layout;
+}
+
+Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches) {
+  if (program.virtual_stages.empty()) return {};
+  return actions(schedule, program.virtual_stages.front(), program.stages, static_cast<int>(micro_batches));
+}
+
+std::optional<std::string> why_too_large(const Cluster& cluster, Device device, std::size_t bytes) {
+  const DeviceType& type = cluster.type_of(device);
+  if (type.memory_bytes <= 0 || static_cast<double>(bytes) <= type.memory_bytes) return std::nullopt;
+  constexpr double kGiB = 1 << 30;
+  return fmt::format("device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches", device, type.name,
+                     static_cast<double>(bytes) / kGiB, type.memory_bytes / kGiB);
+}
 
 BoundProgram bind(const Program& program, const BindRequest& request) { return Binder(program, request).run(); }
 

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -60,6 +62,21 @@ struct BoundProgram {
   std::vector<Box> boxes;                       // of each slot, in global coordinates
   std::array<std::size_t, kScopes> bytes = {};  // of each region; of kStash and kOutbox one copy
 };
+
+// What a device needs in all: its regions one behind the other, each with its copies.
+struct MemoryLayout {
+  std::array<std::size_t, kScopes> begin = {};
+  std::size_t total = 0;
+};
+[[nodiscard]] MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes, int in_flight);
+
+// What the device's stage does under a schedule; nothing where its stage has no layers.
+[[nodiscard]] Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches);
+
+// Why so many bytes do not fit the device; nullopt when they do.
+[[nodiscard]] std::optional<std::string> why_too_large(const Cluster& cluster, Device device, std::size_t bytes);
+
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 struct BindRequest {
   Bindings sizes;

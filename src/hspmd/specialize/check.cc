@@ -41,9 +41,7 @@ class Checker {
  private:
   void check_device(const Program& program) {
     const PipelineSpec& pipeline = r_.strategy->pipelines[static_cast<std::size_t>(program.pipeline)];
-    const auto count = static_cast<int>(pipeline.micro_batch_sizes.size());
-    Actions list;
-    if (!program.virtual_stages.empty()) list = actions(r_.strategy->schedule, program.virtual_stages.front(), program.stages, count);
+    const Actions list = actions_of(program, r_.strategy->schedule, pipeline.micro_batch_sizes.size());
     if (!list.empty()) schedules_[program.pipeline][program.virtual_stages.front()] = list;
     std::array<std::size_t, kScopes> bytes = {};
     std::set<std::int64_t> sizes(pipeline.micro_batch_sizes.begin(), pipeline.micro_batch_sizes.end());
@@ -52,19 +50,13 @@ class Checker {
       for (std::size_t s = 0; s < kScopes; ++s) bytes[s] = std::max(bytes[s], bound.bytes[s]);
       collect(program, bound, size);
     }
-    const auto at = [&](Scope scope) { return bytes[static_cast<std::size_t>(scope)]; };
-    const std::size_t total = at(Scope::kPersistent) + at(Scope::kStep) + at(Scope::kStash) * static_cast<std::size_t>(std::max(1, max_in_flight(list))) +
-                              at(Scope::kOutbox) * 2 * (program.sections.size() - 2) + at(Scope::kSection);
-    const double limit = r_.cluster->type_of(program.device).memory_bytes;
-    if (limit > 0 && static_cast<double>(total) > limit) {
-      problems_.push_back(fmt::format("device {} must hold {:.3f} GiB, has {:.3f} GiB ({}); give it fewer layers, a larger tp or smaller micro-batches", program.device,
-                                      static_cast<double>(total) / (1 << 30), limit / (1 << 30), r_.cluster->type_of(program.device).name));
-    }
+    const std::size_t total = lay_out_memory(program, bytes, std::max(1, max_in_flight(list))).total;
+    if (auto why = why_too_large(*r_.cluster, program.device, total)) problems_.push_back(std::move(*why));
   }
 
   void collect(const Program& program, const BoundProgram& bound, std::int64_t size) {
     for (const BoundSection& section : bound.sections) {
-      const bool each = section.kind == SectionKind::kForward || section.kind == SectionKind::kBackward;
+      const bool each = each_micro_batch(section.kind);
       for (const BoundInstruction& instruction : section.instructions) {
         const auto* exchange = std::get_if<BoundExchange>(&instruction);
         if (exchange == nullptr) continue;

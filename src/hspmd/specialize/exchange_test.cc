@@ -72,7 +72,7 @@ class Lockstep {
   void read(Device device, const LocalExchange& exchange, std::size_t r, const Pull& pull) {
     const auto fills = static_cast<std::size_t>(exchange.rounds[r].fills);
     for (std::size_t i = 0; i < static_cast<std::size_t>(volume(pull.box)); ++i) {
-      const std::size_t global = comm::global_index(pull.box, i, shape_);
+      const std::size_t global = comm::element_at(pull.box, i, shape_);
       std::int64_t value = exchange.reduction == Reduction::kSum ? 0 : comm::kMinusInfinity;
       for (const Source& source : pull.sources) {
         // The second half of an all-reduce reads what the first has made.

@@ -22,6 +22,7 @@
 namespace hspmd {
 
 enum class SectionKind { kPre, kForward, kBackward, kPost };
+[[nodiscard]] constexpr bool each_micro_batch(SectionKind kind) { return kind == SectionKind::kForward || kind == SectionKind::kBackward; }
 
 // How long a slot's memory lives.
 enum class Scope {
@@ -108,7 +109,6 @@ struct Program {
   std::vector<LeafSlot> leaves;
   std::vector<std::pair<std::string, int>> outputs;  // name, slot: scalars read after the step
   int channels = 0;            // of the whole graph
-  int largest_exchange = 0;    // transfers of the largest exchange of the graph
 };
 
 // The device's program. Throws InvalidArgument from deduction, or where activations of two pipelines would meet.

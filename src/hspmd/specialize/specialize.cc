@@ -101,7 +101,6 @@ class Specializer {
       run_[n] = run;
       ordinal_[n] = joins ? ordinal_[last] + 1 : 0;
       run_size_[run] = ordinal_[n] + 1;
-      program_.largest_exchange = std::max(program_.largest_exchange, run_size_[run]);
       last = n;
     }
     program_.channels = static_cast<int>(graph_.nodes().size());
@@ -166,7 +165,7 @@ class Specializer {
     const ValueId from = node.inputs.front();
     const ValueId to = node.outputs.front();
     const SectionKind kind = section_kind(node);
-    const bool each = kind == SectionKind::kForward || kind == SectionKind::kBackward;
+    const bool each = each_micro_batch(kind);
     const bool here = local(from);
     const bool there = local(to);
     if (layouts_.of(from) == layouts_.of(to)) {
@@ -250,7 +249,7 @@ class Specializer {
   int layout_index(ValueId value, const Node& node) {
     const Annotation& whole = layouts_.of(value);
     const SectionKind kind = section_kind(node);
-    const bool each = node.time == Time::kMicroBatch && (kind == SectionKind::kForward || kind == SectionKind::kBackward);
+    const bool each = node.time == Time::kMicroBatch && each_micro_batch(kind);
     const auto key = std::pair(&whole, each);
     const auto [found, fresh] = layout_index_.try_emplace(key, static_cast<int>(program_.layouts.size()));
     if (fresh) program_.layouts.push_back(each ? project(whole, program_.pipeline) : whole);
@@ -269,7 +268,7 @@ class Specializer {
   void order_sections() {
     for (const auto& [key, unused] : sections_) {
       const int stage = key.second;
-      const bool each = key.first == SectionKind::kForward || key.first == SectionKind::kBackward;
+      const bool each = each_micro_batch(key.first);
       const auto& own = program_.virtual_stages;
       if (each && std::find(own.begin(), own.end(), stage) == own.end()) program_.virtual_stages.push_back(stage);
     }
@@ -323,7 +322,7 @@ class Specializer {
     for (std::size_t i = 0; i < count; ++i) {
       Slot& slot = program_.slots[i];
       if (slot.scope == Scope::kPersistent || touched[i].empty()) continue;
-      const bool each = std::all_of(touched[i].begin(), touched[i].end(), [&](int s) { return in_micro_batch(program_.sections[static_cast<std::size_t>(s)].kind); });
+      const bool each = std::all_of(touched[i].begin(), touched[i].end(), [&](int s) { return each_micro_batch(program_.sections[static_cast<std::size_t>(s)].kind); });
       const bool several = touched[i].size() > 1;
       if (slot.accumulates || (several && !each)) {
         slot.scope = Scope::kStep;
@@ -338,8 +337,6 @@ class Specializer {
       if (output.scope == Scope::kSection) output.scope = Scope::kStep;
     }
   }
-
-  static bool in_micro_batch(SectionKind kind) { return kind == SectionKind::kForward || kind == SectionKind::kBackward; }
 
   const Graph& graph_;
   Layouts layouts_;

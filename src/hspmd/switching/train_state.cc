@@ -3,42 +3,23 @@
 #include <cstring>
 
 namespace hspmd {
-namespace {
-
-// Calls visit(local index, global index) for every element of a box.
-template <typename Visit>
-void for_each_element(const Box& box, const Shape& shape, Visit visit) {
-  const std::int64_t count = volume(box);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t global = 0;
-    std::int64_t stride = 1;
-    std::int64_t rest = i;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      global += (box[d].begin + rest % box[d].size()) * stride;
-      rest /= box[d].size();
-      stride *= shape[d];
-    }
-    visit(static_cast<std::size_t>(i), static_cast<std::size_t>(global));
-  }
-}
-
-}  // namespace
-
 std::vector<std::byte> logical_bytes(const StateTensor& tensor, std::size_t element_bytes) {
   const auto elements = static_cast<std::size_t>(volume(tensor.shape));
   std::vector<std::byte> whole(elements * element_bytes);
   std::vector<bool> known(elements, false);
   for (const auto& [device, shard] : tensor.shards) {
     const auto* data = static_cast<const std::byte*>(shard.data);
-    for_each_element(shard.box, tensor.shape, [&](std::size_t local, std::size_t global) {
+    const std::int64_t count = volume(shard.box);
+    for (std::int64_t local = 0; local < count; ++local) {
+      const auto global = static_cast<std::size_t>(global_index(shard.box, local, tensor.shape));
       std::byte* target = whole.data() + global * element_bytes;
-      const std::byte* source = data + local * element_bytes;
+      const std::byte* source = data + static_cast<std::size_t>(local) * element_bytes;
       if (known[global] && std::memcmp(target, source, element_bytes) != 0) {
         throw InternalError(fmt::format("[state] copies of {} must agree; device {} differs at element {}", tensor.name, device, global));
       }
       std::memcpy(target, source, element_bytes);
       known[global] = true;
-    });
+    }
   }
   for (std::size_t i = 0; i < elements; ++i) {
     if (!known[i]) throw InternalError(fmt::format("[state] every element of {} must be held; {} is not", tensor.name, i));

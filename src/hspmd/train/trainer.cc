@@ -79,6 +79,7 @@ Trainer::Trainer(TrainConfig config)
       strategy_(strategy_of(config_)),
       cluster_(config_.cluster ? *config_.cluster : Cluster::uniform(strategy_.devices().back() + 1)) {
   if (strategy_.name.empty()) strategy_.name = "strategy";
+  peak_flops_ = sum_of_peaks(config_, strategy_);
   StepProgram built = build_step(config_.model, strategy_, config_.optimizer, config_.plan);
   graph_ = std::move(built.graph);
   const Shuffle shuffle = config_.data.shuffle ? Shuffle::kYes : Shuffle::kNo;
@@ -158,7 +159,7 @@ StepRecord Trainer::step(std::int64_t number) {
   record.tokens_per_s = tokens / record.step_s;
   const double flops = record.tokens_per_s * config_.model.flops_per_token(config_.data.sequence_length);
   record.tflops = flops / 1e12;
-  if (const auto peak = sum_of_peaks(config_, strategy_)) record.mfu = flops / *peak;
+  if (peak_flops_) record.mfu = flops / *peak_flops_;
   record.peak_memory_bytes = run_->memory_bytes();
   record.strategy = strategy_.name;
   if (!paced && (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm))) {

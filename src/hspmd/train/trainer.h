@@ -65,6 +65,7 @@ class Trainer {
   TrainConfig config_;
   Strategy strategy_;
   std::vector<std::int64_t> first_of_pipeline_;
+  std::optional<double> peak_flops_;  // of all devices, where the cluster file says
   Cluster cluster_;
   Graph graph_;
   std::unique_ptr<Stream> stream_;
