@@ -29,8 +29,9 @@ inline double quantile(std::vector<double> values, double q) {
 inline void print_bars(const std::string& bench, const std::vector<Bar>& bars) {
   std::string text;
   for (const Bar& b : bars) {
-    text += fmt::format("{}{{\"name\":\"{}\",\"value\":{:.6g},\"interval\":[{:.6g},{:.6g}],\"must\":\"{}\",\"met\":{}}}", text.empty() ? "" : ",", b.name, b.value, b.low, b.high,
-                        b.must, b.met);
+    text +=
+        fmt::format("{}{{\"name\":\"{}\",\"value\":{:.6g},\"interval\":[{:.6g},{:.6g}],\"must\":\"{}\",\"met\":{}}}",
+                    text.empty() ? "" : ",", b.name, b.value, b.low, b.high, b.must, b.met);
   }
   std::puts(fmt::format("{{\"bench\":\"{}\",\"bars\":[{}]}}", bench, text).c_str());
 }

@@ -40,7 +40,9 @@ double seconds_of(const std::function<void()>& work) {
 double processor_seconds() {  // of this thread
   rusage usage = {};
   getrusage(RUSAGE_THREAD, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -73,9 +75,11 @@ double gemm_gflops(int threads) {
     std::vector<float> a(kSize * kSize, 1), b(kSize * kSize, 1), c(kSize * kSize);
     for (int i = 0; i < 20; ++i) {
       const double s = seconds_of([&] {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, b.data(), kSize, 0, c.data(), kSize);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, b.data(), kSize,
+                    0, c.data(), kSize);
       });
-      best[static_cast<std::size_t>(t)] = std::max(best[static_cast<std::size_t>(t)], 2.0 * kSize * kSize * kSize / s / 1e9);
+      best[static_cast<std::size_t>(t)] =
+          std::max(best[static_cast<std::size_t>(t)], 2.0 * kSize * kSize * kSize / s / 1e9);
     }
   });
   return *std::min_element(best.begin(), best.end());
@@ -93,7 +97,9 @@ using Seconds = std::map<std::string, double>;  // a step, by row
 class Replay {
  public:
   Replay(const Program& program, const Cluster& cluster, std::int64_t micro_batch)
-      : program_(program), micro_batches_(kSequences / micro_batch), bound_(bind(program, {{{kBatch, micro_batch}, {kSequence, kLength}}, sizeof(float), &cluster})) {
+      : program_(program),
+        micro_batches_(kSequences / micro_batch),
+        bound_(bind(program, {{{kBatch, micro_batch}, {kSequence, kLength}}, sizeof(float), &cluster})) {
     for (std::size_t s = 0; s < kScopes; ++s) regions_[s] = allocate(bound_.bytes[s]);
     std::size_t workspace = 0;
     for (const BoundSection& section : bound_.sections) {
@@ -115,7 +121,8 @@ class Replay {
   Seconds step() {
     Seconds seconds;
     for (std::size_t i = 0; i < program_.slots.size(); ++i) {
-      if (program_.slots[i].accumulates) std::fill_n(static_cast<float*>(at(bound_.slots[i])), volume(bound_.boxes[i]), 0.0F);
+      if (program_.slots[i].accumulates)
+        std::fill_n(static_cast<float*>(at(bound_.slots[i])), volume(bound_.boxes[i]), 0.0F);
     }
     run(SectionKind::kPre, seconds);
     for (std::int64_t m = 0; m < micro_batches_; ++m) {
@@ -142,18 +149,22 @@ class Replay {
     std::fill_n(memory.get(), rounded, std::byte{0});
     return memory;
   }
-  [[nodiscard]] void* at(const Address& address) const { return regions_[static_cast<std::size_t>(address.scope)].get() + address.offset; }
+  [[nodiscard]] void* at(const Address& address) const {
+    return regions_[static_cast<std::size_t>(address.scope)].get() + address.offset;
+  }
 
   Item make_item(const BoundCompute& compute, SectionKind kind) {
     const ComputeStep& step = *compute.step;
     Item item;
     for (const Address& address : compute.operands) item.operands.push_back(at(address));
     for (const Address& address : compute.results) item.results.push_back(at(address));
-    item.kernel = make_aten_kernel({step.op, &step.attributes, compute.operand_boxes, compute.result_boxes, Precision::kFp32, step.adds ? Write::kAdd : Write::kSet});
+    item.kernel = make_aten_kernel({step.op, &step.attributes, compute.operand_boxes, compute.result_boxes,
+                                    Precision::kFp32, step.adds ? Write::kAdd : Write::kSet});
     std::vector<Shape> operands, results;
     for (const Box& box : compute.operand_boxes) operands.push_back(extents(box));
     for (const Box& box : compute.result_boxes) results.push_back(extents(box));
-    const std::string what = step.attributes.has("factors") ? step.attributes.text("factors") : std::string(step.op->name());
+    const std::string what =
+        step.attributes.has("factors") ? step.attributes.text("factors") : std::string(step.op->name());
     item.row = fmt::format("{}{} {}", what, step.adds ? " +=" : "", to_string(results.front()));
     const bool often = each_micro_batch(kind);
     const int calls = often ? static_cast<int>(micro_batches_) : 1;
@@ -178,7 +189,8 @@ class Replay {
       const std::int64_t n = volume(bound_.boxes[slot]);
       for (std::int64_t i = 0; i < n; ++i) {
         const bool constant = leaf.kind == LeafKind::kConstant;
-        data[i] = static_cast<float>(constant ? leaf.constant : initial_element(leaf.initial, 1, leaf.name, static_cast<std::uint64_t>(i)));
+        data[i] = static_cast<float>(
+            constant ? leaf.constant : initial_element(leaf.initial, 1, leaf.name, static_cast<std::uint64_t>(i)));
       }
     }
   }
@@ -195,7 +207,9 @@ class Replay {
       }
       auto* data = static_cast<std::int32_t*>(at(bound_.slots[slot]));
       for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t value = feed.name == "positions" ? i % kLength : feed.name == "segments" ? 0 : i * 7919 % 251;
+        const std::int64_t value = feed.name == "positions"  ? i % kLength
+                                   : feed.name == "segments" ? 0
+                                                             : i * 7919 % 251;
         data[i] = static_cast<std::int32_t>(value);
       }
     }
@@ -204,7 +218,8 @@ class Replay {
   const Program& program_;
   std::int64_t micro_batches_;
   BoundProgram bound_;
-  std::array<Memory, kScopes> regions_ = {Memory{nullptr, &std::free}, Memory{nullptr, &std::free}, Memory{nullptr, &std::free}, Memory{nullptr, &std::free},
+  std::array<Memory, kScopes> regions_ = {Memory{nullptr, &std::free}, Memory{nullptr, &std::free},
+                                          Memory{nullptr, &std::free}, Memory{nullptr, &std::free},
                                           Memory{nullptr, &std::free}};
   Memory workspace_{nullptr, &std::free};
   std::map<SectionKind, std::vector<Item>> sections_;
@@ -231,7 +246,8 @@ Measured measure(std::vector<std::unique_ptr<Replay>>& replays, int steps) {
     if (s < 0) continue;
     measured.core_share = std::min(measured.core_share, *std::min_element(shares.begin(), shares.end()));
     for (const Seconds& seconds : own) {
-      for (const auto& [row, value] : seconds) slowest[static_cast<std::size_t>(s)][row] = std::max(slowest[static_cast<std::size_t>(s)][row], value);
+      for (const auto& [row, value] : seconds)
+        slowest[static_cast<std::size_t>(s)][row] = std::max(slowest[static_cast<std::size_t>(s)][row], value);
     }
   }
   for (const auto& [row, value] : slowest.front()) {
@@ -252,14 +268,17 @@ double sum(const Seconds& seconds) {
 void print_table(const Rows& rows, const Seconds& one, const Seconds& two) {
   std::vector<std::string> order;
   for (const auto& [row, value] : one) order.push_back(row);
-  std::sort(order.begin(), order.end(), [&](const std::string& a, const std::string& b) { return one.at(a) > one.at(b); });
+  std::sort(order.begin(), order.end(),
+            [&](const std::string& a, const std::string& b) { return one.at(a) > one.at(b); });
   const double total = sum(one);
-  fmt::print("{:<42} {:>5} {:>8} {:>6} {:>8} {:>6} {:>11}\n", "kernel and first result", "calls", "ms", "share", "GFLOP/s", "GB/s", "ms, 2 busy");
+  fmt::print("{:<42} {:>5} {:>8} {:>6} {:>8} {:>6} {:>11}\n", "kernel and first result", "calls", "ms", "share",
+             "GFLOP/s", "GB/s", "ms, 2 busy");
   for (const std::string& row : order) {
     const Row& r = rows.at(row);
     const double s = one.at(row);
     if (s < 1e-3 * total) continue;
-    fmt::print("{:<42} {:>5} {:>8.1f} {:>5.1f}% {:>8.1f} {:>6.1f} {:>11.1f}\n", row, r.calls, 1e3 * s, 100 * s / total, r.cost.flops / s / 1e9, r.cost.bytes / s / 1e9, 1e3 * two.at(row));
+    fmt::print("{:<42} {:>5} {:>8.1f} {:>5.1f}% {:>8.1f} {:>6.1f} {:>11.1f}\n", row, r.calls, 1e3 * s, 100 * s / total,
+               r.cost.flops / s / 1e9, r.cost.bytes / s / 1e9, 1e3 * two.at(row));
   }
 }
 
@@ -286,9 +305,12 @@ void run(int steps) {
     for (const auto& [name, measured] : {std::pair("one core", &one), std::pair("a core, both busy", &two)}) {
       const double seconds = sum(measured->seconds);
       const double rate = flops / seconds / 1e9;
-      fmt::print("all kernels of a step, {}: {:.2f} s, {:.1f} GFLOP/s; the cores were had for {:.0f}% of it\n", name, seconds, rate, 100 * measured->core_share);
-      bars.push_back({fmt::format("step GFLOP/s, {} x {} tokens, {}", micro_batch, kLength, name), rate, rate, rate, "informational", true});
-      bars.push_back({fmt::format("share of the core, {} x {} tokens, {}", micro_batch, kLength, name), measured->core_share, measured->core_share, measured->core_share, "informational", true});
+      fmt::print("all kernels of a step, {}: {:.2f} s, {:.1f} GFLOP/s; the cores were had for {:.0f}% of it\n", name,
+                 seconds, rate, 100 * measured->core_share);
+      bars.push_back({fmt::format("step GFLOP/s, {} x {} tokens, {}", micro_batch, kLength, name), rate, rate, rate,
+                      "informational", true});
+      bars.push_back({fmt::format("share of the core, {} x {} tokens, {}", micro_batch, kLength, name),
+                      measured->core_share, measured->core_share, measured->core_share, "informational", true});
     }
   }
   print_bars("kernels", bars);
@@ -297,4 +319,6 @@ void run(int steps) {
 }  // namespace
 }  // namespace hspmd::bench
 
-int main(int argc, char** argv) { hspmd::bench::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 5); }
+int main(int argc, char** argv) {
+  hspmd::bench::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 5);
+}

@@ -29,7 +29,9 @@ Strategy strategy_of(int devices) {
     for (int s = 0; s < kStages; ++s) {
       StageSpec stage;
       for (int t = 0; t < kTp; ++t) stage.devices.push_back(next++);
-      const auto cut_at = [&](int i) { return p % 2 == 0 || i == 0 || i == kStages ? kLayers * i / kStages : kLayers * i / kStages + 2; };
+      const auto cut_at = [&](int i) {
+        return p % 2 == 0 || i == 0 || i == kStages ? kLayers * i / kStages : kLayers * i / kStages + 2;
+      };
       stage.layers = {cut_at(s), cut_at(s + 1)};
       stage.tp = kTp;
       pipeline.stages.push_back(stage);
@@ -60,7 +62,8 @@ Result measure(int devices) {
     const Plan plan = expand(strategy_of(devices), roles);
     const Program program = specialize(graph, plan, devices / 2 + 3);
     Result result{std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0, 0};
-    for (const Section& section : program.sections) result.instructions += static_cast<int>(section.instructions.size());
+    for (const Section& section : program.sections)
+      result.instructions += static_cast<int>(section.instructions.size());
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
     result.megabytes = static_cast<double>(usage.ru_maxrss) / 1024;
@@ -80,7 +83,8 @@ void run() {
   Result quarter;
   for (const int devices : {1024, 4096, 16384}) {
     const Result r = measure(devices);
-    fmt::print("{:>6} devices: {:.2f} s, {:.0f} MB, {} instructions\n", devices, r.seconds, r.megabytes, r.instructions);
+    fmt::print("{:>6} devices: {:.2f} s, {:.0f} MB, {} instructions\n", devices, r.seconds, r.megabytes,
+               r.instructions);
     if (devices == 4096) quarter = r;
   }
   for (int i = 0; i < 5; ++i) {
@@ -91,12 +95,17 @@ void run() {
   const double s = quantile(seconds, 0.5);
   const double m = quantile(megabytes, 0.5);
   const double growth = s / quarter.seconds / 4;
-  print_bars("specialize", {{"seconds for one of 16,384 devices", s, quantile(seconds, 0), quantile(seconds, 1), "<= 2", quantile(seconds, 1) <= 2},
-                            {"megabytes", m, quantile(megabytes, 0), quantile(megabytes, 1), "<= 200", quantile(megabytes, 1) <= 200},
-                            {"growth of time over growth of the data-parallel group, 4,096 to 16,384", growth, growth, growth, "<= 1.1", growth <= 1.1}});
+  print_bars("specialize",
+             {{"seconds for one of 16,384 devices", s, quantile(seconds, 0), quantile(seconds, 1), "<= 2",
+               quantile(seconds, 1) <= 2},
+              {"megabytes", m, quantile(megabytes, 0), quantile(megabytes, 1), "<= 200", quantile(megabytes, 1) <= 200},
+              {"growth of time over growth of the data-parallel group, 4,096 to 16,384", growth, growth, growth,
+               "<= 1.1", growth <= 1.1}});
 }
 
 }  // namespace
 }  // namespace hspmd::bench
 
-int main() { hspmd::bench::run(); }
+int main() {
+  hspmd::bench::run();
+}

@@ -28,7 +28,8 @@ StageSpec stage(std::vector<Device> devices, int begin, int end, int tp) {
 Strategy strategy_named(const std::string& mode) {
   const std::vector<std::int64_t> fours(4, 4), twos(2, 4), ones(kSequences, 1);
   if (mode == "one") return {mode, ScheduleKind::kOneFOneB, {{fours, {stage({0}, 0, 8, 1)}}}};
-  if (mode == "dp2") return {mode, ScheduleKind::kOneFOneB, {{twos, {stage({0}, 0, 8, 1)}}, {twos, {stage({1}, 0, 8, 1)}}}};
+  if (mode == "dp2")
+    return {mode, ScheduleKind::kOneFOneB, {{twos, {stage({0}, 0, 8, 1)}}, {twos, {stage({1}, 0, 8, 1)}}}};
   if (mode == "tp2") return {mode, ScheduleKind::kOneFOneB, {{fours, {stage({0, 1}, 0, 8, 2)}}}};
   if (mode == "pp2") return {mode, ScheduleKind::kOneFOneB, {{ones, {stage({0}, 0, 4, 1), stage({1}, 4, 8, 1)}}}};
   invalid("[bench] the mode must be one, dp2, tp2, pp2 or gemm. Received \"{}\".", mode);
@@ -41,7 +42,8 @@ double gemm_gflops() {
   double best = 0;
   for (int i = 0; i < 20; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, b.data(), kSize, 0, c.data(), kSize);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, b.data(), kSize, 0,
+                c.data(), kSize);
     const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     best = std::max(best, 2.0 * kSize * kSize * kSize / s / 1e9);
   }

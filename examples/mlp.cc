@@ -20,7 +20,8 @@ int main() {
   const ValueId hidden = ops::tanh(g, ops::add_bias(g, ops::dot(g, "bi,fi->bf", x, w1), b1));
   const ValueId output = g.reshard("output", ops::dot(g, "bf,of->bo", hidden, w2));
   const ValueId loss = ops::squared_error(g, output, y);
-  const ValueId count = ops::squared_error(g, g.placeholder("ones", {{kBatch}, DType::kFloat}), g.placeholder("zeros", {{kBatch}, DType::kFloat}));
+  const ValueId count = ops::squared_error(g, g.placeholder("ones", {{kBatch}, DType::kFloat}),
+                                           g.placeholder("zeros", {{kBatch}, DType::kFloat}));
   ModelRoles roles;
   build_training_step(g, {loss, count}, {0.9, 0.99, 1e-8, 0, 0}, roles);
 
@@ -33,7 +34,8 @@ int main() {
   set("w2", "top D {0-1: S1x2w2:1 | 2:}");
   set("optimizer", "{0-2: Dx3}");
   plan.set_reshard("output", parse_annotation("top S0 {0-1: Dx2 | 2:}"));
-  for (const auto& [name, role] : roles.reshards) plan.set_reshard(name, parse_annotation(role.addends ? "{0-2: Px3}" : "{0-2: Dx3}"));
+  for (const auto& [name, role] : roles.reshards)
+    plan.set_reshard(name, parse_annotation(role.addends ? "{0-2: Px3}" : "{0-2: Dx3}"));
 
   // Pipelines have micro-batches of their own: 2 of 12 sequences, and 1 of 8.
   ThreadRunOptions options;
@@ -62,7 +64,8 @@ int main() {
         if (name == "zeros") *data++ = 0;
       }
     });
-    if (step == 1 || step % 100 == 0) std::printf("step %3d  mean squared error %.5f\n", step, run.output("loss") / run.output("tokens"));
+    if (step == 1 || step % 100 == 0)
+      std::printf("step %3d  mean squared error %.5f\n", step, run.output("loss") / run.output("tokens"));
   }
   return run.output("loss") / run.output("tokens") < 0.05 ? 0 : 1;
 }

@@ -50,7 +50,9 @@ void require(bool holds) {
   (void)to_string(request.from);
 }
 
-[[maybe_unused]] void fuzz_llama(const std::string& text) { (void)read_llama_config(parse_config(text, "config.json")); }
+[[maybe_unused]] void fuzz_llama(const std::string& text) {
+  (void)read_llama_config(parse_config(text, "config.json"));
+}
 
 }  // namespace
 

@@ -34,7 +34,10 @@ Golden build() {
     s.layers = {begin, end};
     return s;
   };
-  golden.plan = expand({"golden", ScheduleKind::kOneFOneB, {{{2, 2}, {stage({0, 3}, 0, 2)}}, {{1}, {stage({1}, 0, 1), stage({2}, 1, 2)}}}}, roles);
+  golden.plan = expand({"golden",
+                        ScheduleKind::kOneFOneB,
+                        {{{2, 2}, {stage({0, 3}, 0, 2)}}, {{1}, {stage({1}, 0, 1), stage({2}, 1, 2)}}}},
+                       roles);
   return golden;
 }
 
@@ -61,7 +64,9 @@ TEST(Pipelines, AreFoundFromReshards) {
 }
 
 TEST(Strategy, CutsHeadsByLeastWork) {
-  const auto expect_cut = [](int kv, int group, int tp, HeadCut cut) { EXPECT_EQ(cut_heads(kv, group, tp), cut) << kv << " " << group << " " << tp; };
+  const auto expect_cut = [](int kv, int group, int tp, HeadCut cut) {
+    EXPECT_EQ(cut_heads(kv, group, tp), cut) << kv << " " << group << " " << tp;
+  };
   expect_cut(8, 1, 4, {4, 1});
   expect_cut(2, 4, 4, {2, 2});
   expect_cut(2, 2, 3, {3, 1});

@@ -54,7 +54,8 @@ void feed(const FeedRequest& request) {
     if (name == "positions") static_cast<std::int32_t*>(request.data)[i] = static_cast<std::int32_t>((i * 3) % 7);
     if (name == "segments") static_cast<std::int32_t*>(request.data)[i] = i % 5 == 4 ? 1 : 0;
     if (name == "ids") static_cast<std::int32_t*>(request.data)[i] = static_cast<std::int32_t>((i * 2) % 6);
-    if (name == "targets") static_cast<std::int32_t*>(request.data)[i] = i == 1 ? -1 : static_cast<std::int32_t>((i * 3) % 5);
+    if (name == "targets")
+      static_cast<std::int32_t*>(request.data)[i] = i == 1 ? -1 : static_cast<std::int32_t>((i * 3) % 5);
   }
 }
 
@@ -102,7 +103,8 @@ void expect_slope(const char* name, const Build& build) {
     for (auto& view : leaves) {
       const auto found = directions.find(view.leaf->name);
       if (found == directions.end()) continue;
-      for (std::size_t i = 0; i < found->second.size(); ++i) static_cast<double*>(view.data)[i] += step * found->second[i];
+      for (std::size_t i = 0; i < found->second.size(); ++i)
+        static_cast<double*>(view.data)[i] += step * found->second[i];
     }
     run.step(feed);
     return run.output("loss");
@@ -119,25 +121,58 @@ void expect_slope(const char* name, const Build& build) {
 TEST(Gradients, AgreeWithFiniteDifferences) {
   const ops::RopeScaling scaled{8, 1, 4, 16};
   const std::pair<const char*, Build> rows[] = {
-      {"dot", [](Expression& e) { return e.against_target(ops::dot(e.g, "ab,cb->ac", e.operand({3, 4}), e.operand({2, 4}))); }},
-      {"dot of many dims", [](Expression& e) { return e.against_target(ops::dot(e.g, "bsh,kgdh->bskgd", e.operand({1, 2, 3}), e.operand({2, 2, 2, 3}))); }},
-      {"add", [](Expression& e) { return e.against_target(ops::add(e.g, {e.operand({3}), e.operand({3}), e.operand({3})})); }},
-      {"add to itself", [](Expression& e) { const ValueId x = e.operand({3}); return e.against_target(ops::add(e.g, {x, x})); }},
-      {"mul", [](Expression& e) { return e.against_target(ops::mul(e.g, e.operand({3, 2}), e.operand({3, 2}))); }},
+      {"dot",
+       [](Expression& e) {
+         return e.against_target(ops::dot(e.g, "ab,cb->ac", e.operand({3, 4}), e.operand({2, 4})));
+       }},
+      {"dot of many dims",
+       [](Expression& e) {
+         return e.against_target(ops::dot(e.g, "bsh,kgdh->bskgd", e.operand({1, 2, 3}), e.operand({2, 2, 2, 3})));
+       }},
+      {"add",
+       [](Expression& e) {
+         return e.against_target(ops::add(e.g, {e.operand({3}), e.operand({3}), e.operand({3})}));
+       }},
+      {"add to itself",
+       [](Expression& e) {
+         const ValueId x = e.operand({3});
+         return e.against_target(ops::add(e.g, {x, x}));
+       }},
+      {"mul",
+       [](Expression& e) {
+         return e.against_target(ops::mul(e.g, e.operand({3, 2}), e.operand({3, 2})));
+       }},
       {"silu_mul", [](Expression& e) { return e.against_target(ops::silu_mul(e.g, e.operand({5}), e.operand({5}))); }},
       {"tanh", [](Expression& e) { return e.against_target(ops::tanh(e.g, e.operand({5}))); }},
-      {"add_bias", [](Expression& e) { return e.against_target(ops::add_bias(e.g, e.operand({3, 4}), e.operand({4}))); }},
+      {"add_bias",
+       [](Expression& e) {
+         return e.against_target(ops::add_bias(e.g, e.operand({3, 4}), e.operand({4})));
+       }},
       {"scale", [](Expression& e) { return e.against_target(ops::scale(e.g, e.operand({5}), -2.5)); }},
-      {"rms_norm", [](Expression& e) { return e.against_target(ops::rms_norm(e.g, e.operand({2, 3, 4}), e.operand({4}), 1e-5)); }},
-      {"embedding", [](Expression& e) { return e.against_target(ops::embedding(e.g, e.integers("ids", {1, 4}), e.operand({6, 3}))); }},
-      {"rope", [&](Expression& e) { return e.against_target(ops::rope(e.g, e.operand({1, 3, 2, 6}), e.integers("positions", {1, 3}), 10000, scaled)); }},
-      {"attention", [](Expression& e) {
+      {"rms_norm",
+       [](Expression& e) {
+         return e.against_target(ops::rms_norm(e.g, e.operand({2, 3, 4}), e.operand({4}), 1e-5));
+       }},
+      {"embedding",
+       [](Expression& e) {
+         return e.against_target(ops::embedding(e.g, e.integers("ids", {1, 4}), e.operand({6, 3})));
+       }},
+      {"rope",
+       [&](Expression& e) {
+         return e.against_target(
+             ops::rope(e.g, e.operand({1, 3, 2, 6}), e.integers("positions", {1, 3}), 10000, scaled));
+       }},
+      {"attention",
+       [](Expression& e) {
          const ValueId p = e.integers("positions", {1, 7});
          const ValueId s = e.integers("segments", {1, 7});
-         return e.against_target(ops::attention(e.g, e.operand({1, 7, 2, 3, 4}), e.operand({1, 7, 2, 4}), e.operand({1, 7, 2, 4}), {p, p, s, s}));
+         return e.against_target(ops::attention(e.g, e.operand({1, 7, 2, 3, 4}), e.operand({1, 7, 2, 4}),
+                                                e.operand({1, 7, 2, 4}), {p, p, s, s}));
        }},
-      {"cross_entropy", [](Expression& e) {
-         for (const char* point : {"head.max", "head.sum", "head.target"}) e.plan.set_reshard(point, parse_annotation("{0:}"));
+      {"cross_entropy",
+       [](Expression& e) {
+         for (const char* point : {"head.max", "head.sum", "head.target"})
+           e.plan.set_reshard(point, parse_annotation("{0:}"));
          return ops::cross_entropy(e.g, "head", e.operand({1, 4, 5}), e.integers("targets", {1, 4}));
        }},
   };

@@ -10,9 +10,9 @@
 namespace hspmd {
 namespace {
 
+using testing::run_llama;
 using testing::RunResult;
 using testing::RunSetting;
-using testing::run_llama;
 
 LlamaConfig small_model(TiedEmbeddings tied) {
   LlamaConfig c;
@@ -35,7 +35,8 @@ void expect_equal(const RunResult& one, const RunResult& many, double tolerance)
   ASSERT_EQ(one.leaves.size(), many.leaves.size());
   for (const auto& [name, tensor] : one.leaves) {
     const auto& other = many.leaves.at(name);
-    for (std::size_t i = 0; i < tensor.size(); ++i) ASSERT_NEAR(tensor[i], other[i], tolerance * 10) << name << " element " << i;
+    for (std::size_t i = 0; i < tensor.size(); ++i)
+      ASSERT_NEAR(tensor[i], other[i], tolerance * 10) << name << " element " << i;
   }
 }
 
@@ -59,15 +60,30 @@ void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
   expect_equal(one, many, 1e-9);
 }
 
-TEST(Law3, DataParallel) { expect_law({"dp", ScheduleKind::kGPipe, {{{1, 2}, {stage({0}, 0, 4, 1)}}, {{2}, {stage({1}, 0, 4, 1)}}}}, TiedEmbeddings::kNo); }
-TEST(Law3, TensorParallel) { expect_law({"tp", ScheduleKind::kOneFOneB, {{{2, 1}, {stage({0, 1}, 0, 4, 2)}}}}, TiedEmbeddings::kNo); }
-TEST(Law3, TensorParallelThree) { expect_law({"tp", ScheduleKind::kOneFOneB, {{{2, 1}, {stage({2, 0, 1}, 0, 4, 3)}}}}, TiedEmbeddings::kYes); }
-TEST(Law3, PipelineParallel) { expect_law({"pp", ScheduleKind::kOneFOneB, {{{1, 1, 2}, {stage({0}, 0, 1, 1), stage({1}, 1, 4, 1)}}}}, TiedEmbeddings::kYes); }
-TEST(Law3, ContextParallel) { expect_law({"cp", ScheduleKind::kOneFOneB, {{{1, 2}, {stage({0, 1, 2}, 0, 4, 1)}}}}, TiedEmbeddings::kNo); }
+TEST(Law3, DataParallel) {
+  expect_law({"dp", ScheduleKind::kGPipe, {{{1, 2}, {stage({0}, 0, 4, 1)}}, {{2}, {stage({1}, 0, 4, 1)}}}},
+             TiedEmbeddings::kNo);
+}
+TEST(Law3, TensorParallel) {
+  expect_law({"tp", ScheduleKind::kOneFOneB, {{{2, 1}, {stage({0, 1}, 0, 4, 2)}}}}, TiedEmbeddings::kNo);
+}
+TEST(Law3, TensorParallelThree) {
+  expect_law({"tp", ScheduleKind::kOneFOneB, {{{2, 1}, {stage({2, 0, 1}, 0, 4, 3)}}}}, TiedEmbeddings::kYes);
+}
+TEST(Law3, PipelineParallel) {
+  expect_law({"pp", ScheduleKind::kOneFOneB, {{{1, 1, 2}, {stage({0}, 0, 1, 1), stage({1}, 1, 4, 1)}}}},
+             TiedEmbeddings::kYes);
+}
+TEST(Law3, ContextParallel) {
+  expect_law({"cp", ScheduleKind::kOneFOneB, {{{1, 2}, {stage({0, 1, 2}, 0, 4, 1)}}}}, TiedEmbeddings::kNo);
+}
 
 #ifdef HSPMD_HAS_ATEN
 TEST(Law3, AtenKernelsAgreeWithReference) {
-  const Strategy strategy{"mixed", ScheduleKind::kOneFOneB, {{{2, 1, 2}, {stage({0, 1, 2}, 0, 2, 3), stage({3}, 2, 4, 1)}}, {{1, 3}, {stage({4, 5}, 0, 4, 2)}}}};
+  const Strategy strategy{
+      "mixed",
+      ScheduleKind::kOneFOneB,
+      {{{2, 1, 2}, {stage({0, 1, 2}, 0, 2, 3), stage({3}, 2, 4, 1)}}, {{1, 3}, {stage({4, 5}, 0, 4, 2)}}}};
   RunSetting setting;
   setting.model = small_model(TiedEmbeddings::kNo);
   setting.sequence_length = 11;
@@ -84,7 +100,9 @@ TEST(Law3, AtenKernelsAgreeWithReference) {
 
 TEST(Law3, HoldsForRandomStrategies) {
   std::mt19937 random(5);
-  const auto draw = [&](int least, int most) { return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)); };
+  const auto draw = [&](int least, int most) {
+    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+  };
   // Sanitizers are slow: they ask for fewer.
   const char* fewer = std::getenv("HSPMD_LAW3_STRATEGIES");
   const int strategies = fewer == nullptr ? 48 : std::atoi(fewer);
@@ -102,7 +120,8 @@ TEST(Law3, HoldsForRandomStrategies) {
       const int stages = draw(1, 3);
       for (int s = 0; s < stages && at < devices.size(); ++s) {
         const auto size = static_cast<std::size_t>(std::min<int>(draw(1, 5), static_cast<int>(devices.size() - at)));
-        std::vector<Device> own(devices.begin() + static_cast<long>(at), devices.begin() + static_cast<long>(at + size));
+        std::vector<Device> own(devices.begin() + static_cast<long>(at),
+                                devices.begin() + static_cast<long>(at + size));
         at += size;
         const bool last = s + 1 == stages || at == devices.size();
         const int end = last ? 4 : draw(layer, 4);

@@ -52,7 +52,9 @@ inline void feed_tokens(const Strategy& strategy, const RunSetting& setting, int
   for (std::int64_t b = box[0].begin; b < box[0].end; ++b) {
     for (std::int64_t s = box[1].begin; s < box[1].end; ++s) {
       const std::int64_t sequence = step * 1000 + first + b;
-      const auto token = [&](std::int64_t at) { return static_cast<std::int32_t>((sequence * 7919 + at * at * 31 + at * 5) % setting.model.vocabulary); };
+      const auto token = [&](std::int64_t at) {
+        return static_cast<std::int32_t>((sequence * 7919 + at * at * 31 + at * 5) % setting.model.vocabulary);
+      };
       const std::int64_t document = s / 5;  // two documents in a sequence of 8
       std::int32_t value = 0;
       if (name == "ids") value = token(s);
@@ -78,7 +80,8 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) 
   options.backend = setting.backend;
   options.schedule = strategy.schedule;
   options.sequence_length = setting.sequence_length;
-  for (const PipelineSpec& pipeline : strategy.pipelines) options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
+  for (const PipelineSpec& pipeline : strategy.pipelines)
+    options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.timeout_s = 30;
   const Cluster cluster = Cluster::uniform(8);
   ThreadRun run(graph, plan, strategy.devices(), options, cluster);

@@ -12,8 +12,8 @@
 namespace hspmd {
 namespace {
 
-using testing::RunSetting;
 using testing::run_llama;
+using testing::RunSetting;
 
 LlamaConfig tiny() {
   LlamaConfig c = llama_preset("tiny");
@@ -75,7 +75,9 @@ TEST(Runtime, AllocatesNoTensorStorageInTheSteadyState) {
   RunSetting setting;
   setting.model = tiny();
   setting.precision = Precision::kFp32;
-  const auto step = [&](int number) { run.step([&](const FeedRequest& r) { testing::feed_tokens(strategy, setting, number, r); }); };
+  const auto step = [&](int number) {
+    run.step([&](const FeedRequest& r) { testing::feed_tokens(strategy, setting, number, r); });
+  };
   step(0);
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, 100);
@@ -108,7 +110,8 @@ TEST(Runtime, AFailureOnOneDeviceEndsAllAndSaysWhere) {
   ThreadRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
   run.initialise();
   const auto feed = [&](const FeedRequest& r) {
-    if (r.pipeline == 1 && r.micro_batch == 2) throw RuntimeFailure({3, "read data", std::nullopt, "ids"}, "the disk is gone");
+    if (r.pipeline == 1 && r.micro_batch == 2)
+      throw RuntimeFailure({3, "read data", std::nullopt, "ids"}, "the disk is gone");
     if (r.micro_batch >= 0) std::memset(r.data, 0, static_cast<std::size_t>(volume(*r.box)) * 4);
   };
 

@@ -1,6 +1,7 @@
 // A linear map learns the identity on two unlike devices: device 0 has three of four rows of each batch.
-#include <cstdio>
 #include <hspmd/hspmd.h>
+
+#include <cstdio>
 
 namespace {
 

@@ -34,7 +34,9 @@ Shape extents(const Box& box) {
   return shape;
 }
 
-std::int64_t volume(const Box& box) { return volume(extents(box)); }
+std::int64_t volume(const Box& box) {
+  return volume(extents(box));
+}
 
 std::int64_t volume(const Shape& shape) {
   for (const std::int64_t size : shape) {

@@ -4,8 +4,8 @@
 // Pushing beyond N throws InvalidArgument: N is the greatest tensor rank that HSPMD knows.
 #pragma once
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <initializer_list>
@@ -28,8 +28,7 @@ class InlineVector {
     for (std::size_t i = 0; i < count; ++i) push_back(value);
   }
   template <typename Iterator>
-    requires(!std::is_integral_v<Iterator>)
-  InlineVector(Iterator first, Iterator last) {
+  requires(!std::is_integral_v<Iterator>) InlineVector(Iterator first, Iterator last) {
     for (; first != last; ++first) push_back(*first);
   }
 

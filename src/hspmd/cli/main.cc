@@ -66,7 +66,8 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   const std::string model = config.model_name;
   const double parameters = static_cast<double>(config.model.parameters());
   Trainer trainer(config);
-  say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6, trainer.data_tokens(), trainer.strategy().devices().size()));
+  say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
+                  trainer.data_tokens(), trainer.strategy().devices().size()));
   std::cout << picture(trainer.strategy());
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
@@ -78,7 +79,9 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   listeners.progress = [&](const StepRecord& record) {
     if (!terminal) return;
     const double left = static_cast<double>(steps - record.step) * record.step_s;
-    std::cout << clear << fmt::format("step {}/{}  loss {:.4f}  about {:.0f} s to go", record.step, steps, record.loss, left) << std::flush;
+    std::cout << clear
+              << fmt::format("step {}/{}  loss {:.4f}  about {:.0f} s to go", record.step, steps, record.loss, left)
+              << std::flush;
   };
   const Finish finish = trainer.run(interrupted, listeners);
   if (terminal) std::cout << clear;
@@ -112,7 +115,8 @@ std::vector<std::string> check_file(const std::string& path, const CheckArgument
   std::size_t float_bytes = 4;
   // A file of neither kind is read as what --model suggests, so that the complaint names the kind that was meant.
   if (kind == "hspmd-strategy/1" || (kind != "hspmd-train/1" && !arguments.model.empty())) {
-    if (arguments.model.empty()) invalid("{}: a strategy must be checked for a model: add --model PRESET or --model DIR", path);
+    if (arguments.model.empty())
+      invalid("{}: a strategy must be checked for a model: add --model PRESET or --model DIR", path);
     model = load_model(arguments.model);
     strategy = load_strategy(path);
   } else {
@@ -129,13 +133,15 @@ std::vector<std::string> check_file(const std::string& path, const CheckArgument
   std::vector<std::string> found = problems(strategy, model.layers);
   if (!found.empty()) return found;
   if (cluster && strategy.devices().back() >= cluster->device_count()) {
-    return {fmt::format("device {} must be one of the cluster's {} devices", strategy.devices().back(), cluster->device_count())};
+    return {fmt::format("device {} must be one of the cluster's {} devices", strategy.devices().back(),
+                        cluster->device_count())};
   }
   const StepProgram built = build_step(model, strategy, optimizer, plan);
   const Cluster links = cluster ? *cluster : Cluster::uniform(strategy.devices().back() + 1);
   found = check({&built.graph, &built.plan, &strategy, &links, length, float_bytes});
   if (arguments.print && found.empty()) {
-    for (const Device device : strategy.devices()) std::cout << to_string(specialize(built.graph, built.plan, device)) << "\n";
+    for (const Device device : strategy.devices())
+      std::cout << to_string(specialize(built.graph, built.plan, device)) << "\n";
   }
   return found;
 }
@@ -151,7 +157,8 @@ int run_check(const CheckArguments& arguments) {
     }
     const std::string prefix = arguments.files.size() > 1 ? path + ": " : "";
     if (found.empty()) say(prefix + "ok");
-    for (const std::string& problem : found) std::cerr << (problem.starts_with(path) ? "" : path + ": ") << problem << "\n";
+    for (const std::string& problem : found)
+      std::cerr << (problem.starts_with(path) ? "" : path + ": ") << problem << "\n";
     all = all && found.empty();
   }
   return all ? kDone : kWrongInput;
@@ -176,7 +183,8 @@ int explain(const ExplainArguments& arguments) {
     return arguments.json || !arguments.batch.empty() ? explain_json(plan) : explain_text(plan);
   };
   if (arguments.batch.empty()) {
-    if (arguments.from.empty() || arguments.to.empty()) invalid("[explain] give --from, --to and --shape, or --batch FILE");
+    if (arguments.from.empty() || arguments.to.empty())
+      invalid("[explain] give --from, --to and --shape, or --batch FILE");
     say(one({parse_annotation(arguments.from), parse_annotation(arguments.to), parse_shape(arguments.shape)}));
     return kDone;
   }
@@ -240,7 +248,8 @@ int run(int argc, char** argv) {
   check_command->add_option("files", check_arguments.files, "run, strategy or cluster files")->required();
   check_command->add_option("--model", check_arguments.model, "preset or Hugging Face config, for strategies");
   check_command->add_option("--cluster", check_arguments.cluster, "cluster file: memory limits");
-  check_command->add_option("--sequence-length", check_arguments.sequence_length, "for strategies")->check(CLI::Range(1, 1 << 20));
+  check_command->add_option("--sequence-length", check_arguments.sequence_length, "for strategies")
+      ->check(CLI::Range(1, 1 << 20));
   check_command->add_flag("--print", check_arguments.print, "print the program of every device");
 
   ExplainArguments explain_arguments;
@@ -255,7 +264,8 @@ int run(int argc, char** argv) {
   ExpandArguments expand_arguments;
   CLI::App* plan_command = app.add_subcommand("plan", "Plans");
   plan_command->require_subcommand(1);
-  CLI::App* expand_command = plan_command->add_subcommand("expand", "Write the annotation of every leaf and Reshard that a strategy stands for");
+  CLI::App* expand_command = plan_command->add_subcommand(
+      "expand", "Write the annotation of every leaf and Reshard that a strategy stands for");
   expand_command->add_option("strategy", expand_arguments.file, "strategy file")->required();
   expand_command->add_option("--model", expand_arguments.model, "preset or Hugging Face config")->required();
   expand_command->add_option("-o,--output", expand_arguments.out, "file; standard output without it");

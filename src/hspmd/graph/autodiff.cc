@@ -11,7 +11,8 @@ class Differentiator {
  public:
   Differentiator(Graph& graph, ValueId loss) : graph_(graph), loss_(loss) {
     if (!graph.value(loss).type.shape.empty()) {
-      invalid("[graph] a loss must be a scalar. Received {} of shape {}.", graph.label(loss), to_string(graph.value(loss).type.shape));
+      invalid("[graph] a loss must be a scalar. Received {} of shape {}.", graph.label(loss),
+              to_string(graph.value(loss).type.shape));
     }
   }
 
@@ -67,7 +68,9 @@ class Differentiator {
     contribute(input, graph_.reshard_to(reshard.name + ".grad", gradient, target));
   }
 
-  void contribute(ValueId value, ValueId gradient) { contributions_[static_cast<std::size_t>(value)].push_back(gradient); }
+  void contribute(ValueId value, ValueId gradient) {
+    contributions_[static_cast<std::size_t>(value)].push_back(gradient);
+  }
 
   // The sum of what its uses contributed. Leaves are summed later, in Post.
   std::optional<ValueId> gradient_of(ValueId value) {
@@ -80,7 +83,8 @@ class Differentiator {
     if (uses.size() == 1) return uses.front();
     std::vector<ValueId> terms;
     for (std::size_t i = 0; i < uses.size(); ++i) {
-      terms.push_back(graph_.reshard_to(fmt::format("{}.use.{}", graph_.label(value), i), uses[i], Agreed{uses, tensor}));
+      terms.push_back(
+          graph_.reshard_to(fmt::format("{}.use.{}", graph_.label(value), i), uses[i], Agreed{uses, tensor}));
     }
     return graph_.compute(add_operator(), std::move(terms)).front();
   }
@@ -115,7 +119,9 @@ class Differentiator {
 
 }  // namespace
 
-std::vector<LeafGradient> differentiate(Graph& graph, ValueId loss) { return Differentiator(graph, loss).run(); }
+std::vector<LeafGradient> differentiate(Graph& graph, ValueId loss) {
+  return Differentiator(graph, loss).run();
+}
 
 ValueId GradientBuilder::result_gradient(int i) const {
   const auto& gradient = result_gradients_[static_cast<std::size_t>(i)];

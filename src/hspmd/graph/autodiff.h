@@ -33,7 +33,11 @@ class GradientBuilder {
  public:
   GradientBuilder(Graph& graph, NodeId node, std::vector<std::optional<ValueId>> result_gradients,
                   const std::vector<bool>& reached, std::vector<std::vector<ValueId>>& contributions)
-      : graph_(graph), node_(node), result_gradients_(std::move(result_gradients)), reached_(reached), contributions_(contributions) {}
+      : graph_(graph),
+        node_(node),
+        result_gradients_(std::move(result_gradients)),
+        reached_(reached),
+        contributions_(contributions) {}
 
   [[nodiscard]] Graph& graph() { return graph_; }
   [[nodiscard]] ValueId operand(int i) const { return graph_.node(node_).inputs[static_cast<std::size_t>(i)]; }
@@ -45,7 +49,9 @@ class GradientBuilder {
   // Does a parameter reach this value? If not, its gradient need not be made.
   [[nodiscard]] bool wants(ValueId value) const { return reached_[static_cast<std::size_t>(value)]; }
   // Says that `gradient` is (part of) the gradient of `value`.
-  void contribute(ValueId value, ValueId gradient) { contributions_[static_cast<std::size_t>(value)].push_back(gradient); }
+  void contribute(ValueId value, ValueId gradient) {
+    contributions_[static_cast<std::size_t>(value)].push_back(gradient);
+  }
 
  private:
   Graph& graph_;

@@ -15,13 +15,16 @@ std::optional<char> split_factor(const ShardingRule& rule, std::size_t operand, 
 }
 
 AxisResult deduce_split(const ShardingRule& rule, std::span<const Axis> operands, char factor, const Axis& first) {
-  if (rule.unsplittable.find(factor) != std::string::npos) return fmt::format("the factor \"{}\" may not be split", factor);
+  if (rule.unsplittable.find(factor) != std::string::npos)
+    return fmt::format("the factor \"{}\" may not be split", factor);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool has = rule.operands[i].find(factor) != std::string::npos;
     if (!has && is_duplicate(operands[i].placement)) continue;
     if (!has) return fmt::format("operand {} must be Duplicate where another is split on \"{}\"", i, factor);
-    if (split_factor(rule, i, operands[i]) != factor) return fmt::format("operand {} must be split on \"{}\" like the others", i, factor);
-    if (operands[i].weights != first.weights) return fmt::format("the operands must split \"{}\" by the same weights", factor);
+    if (split_factor(rule, i, operands[i]) != factor)
+      return fmt::format("operand {} must be split on \"{}\" like the others", i, factor);
+    if (operands[i].weights != first.weights)
+      return fmt::format("the operands must split \"{}\" by the same weights", factor);
   }
   std::vector<Axis> results;
   for (const std::string& result : rule.results) {
@@ -45,10 +48,12 @@ AxisResult deduce_unsplit(const ShardingRule& rule, std::span<const Axis> operan
   }
   if (partial.empty()) return std::vector<Axis>(rule.results.size(), {Duplicate{}, degree});
   const bool all = partial.size() == operands.size();
-  const bool alone = partial.size() == 1 && std::find(rule.linear.begin(), rule.linear.end(), partial.front()) != rule.linear.end();
+  const bool alone =
+      partial.size() == 1 && std::find(rule.linear.begin(), rule.linear.end(), partial.front()) != rule.linear.end();
   if (!(all && rule.jointly_linear) && !alone) {
-    return rule.jointly_linear ? "either all operands must be Partial, or none (a Duplicate term would count once a device)"
-                               : fmt::format("operand {} is Partial where the operator is not linear in it alone", partial.front());
+    return rule.jointly_linear
+               ? "either all operands must be Partial, or none (a Duplicate term would count once a device)"
+               : fmt::format("operand {} is Partial where the operator is not linear in it alone", partial.front());
   }
   std::vector<Axis> results(rule.results.size(), {Partial{Reduction::kSum}, degree});
   for (const int result : rule.aside) results[static_cast<std::size_t>(result)].placement = Duplicate{};
@@ -88,7 +93,8 @@ Axis top_axis(const Annotation& annotation) {
   return {annotation.top()->placement, static_cast<int>(annotation.subgroups().size()), annotation.top()->weights};
 }
 
-std::variant<std::vector<std::optional<Top>>, std::string> deduce_top(const ShardingRule& rule, std::span<const Annotation* const> operands) {
+std::variant<std::vector<std::optional<Top>>, std::string> deduce_top(const ShardingRule& rule,
+                                                                      std::span<const Annotation* const> operands) {
   if (operands.front()->subgroups().size() == 1) return std::vector<std::optional<Top>>(rule.results.size());
   std::vector<Axis> column;
   for (const Annotation* operand : operands) column.push_back(top_axis(*operand));
@@ -149,7 +155,9 @@ std::vector<Annotation> mend(const ShardingRule& rule, std::span<const Annotatio
   return mended;
 }
 
-Placement dual(const Placement& placement) { return is_partial(placement) ? Placement{Duplicate{}} : placement; }
+Placement dual(const Placement& placement) {
+  return is_partial(placement) ? Placement{Duplicate{}} : placement;
+}
 
 }  // namespace
 
@@ -196,7 +204,8 @@ Deduced deduce(const ShardingRule& rule, std::span<const Annotation* const> oper
     bool repeats = k > 0;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       parts[i] = &operands[i]->subgroups()[k];
-      repeats = repeats && parts[i]->axes() == operands[i]->subgroups()[k - 1].axes() && parts[i]->devices() == parts[0]->devices();
+      repeats = repeats && parts[i]->axes() == operands[i]->subgroups()[k - 1].axes() &&
+                parts[i]->devices() == parts[0]->devices();
     }
     if (!repeats) {
       SubgroupResult subgroup = deduce_subgroup(rule, parts);

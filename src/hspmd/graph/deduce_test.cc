@@ -53,23 +53,24 @@ TEST(Deduce, FollowsTheTable) {
       {dot(), {"{0-1: Px2}", "{0-1: Dx2}"}, "{0-1: Px2}"},
       {dot(), {"top S0 {0-1: Dx2 | 2:}", "top D {0-1: S1x2 | 2:}"}, "top S0 {0-1: S2x2 | 2:}"},
       {dot(), {"top S2 {0: | 1:}", "top S0 {0: | 1:}"}, "top P {0: | 1:}"},
-      {dot(), {"{0-1: Px2}", "{0-1: Px2}"}, ""},            // not linear in both at once
-      {dot(), {"{0-1: S2x2}", "{0-1: Dx2}"}, ""},           // k split on one side alone
-      {dot(), {"{0-1: S2x2w2:1}", "{0-1: S0x2}"}, ""},      // by other weights
-      {dot(), {"{0-1: S0x2}", "{0-1: S1x2}"}, ""},          // two factors on one axis
-      {dot(), {"{0-1: S0x2}", "{1,0: Dx2}"}, ""},           // another order of devices
-      {dot(), {"{0-1: S0x2}", "{0-2: Dx3}"}, ""},           // other devices
-      {dot(), {"{0-1: Pmaxx2}", "{0-1: Dx2}"}, ""},         // a max passes through nothing
+      {dot(), {"{0-1: Px2}", "{0-1: Px2}"}, ""},        // not linear in both at once
+      {dot(), {"{0-1: S2x2}", "{0-1: Dx2}"}, ""},       // k split on one side alone
+      {dot(), {"{0-1: S2x2w2:1}", "{0-1: S0x2}"}, ""},  // by other weights
+      {dot(), {"{0-1: S0x2}", "{0-1: S1x2}"}, ""},      // two factors on one axis
+      {dot(), {"{0-1: S0x2}", "{1,0: Dx2}"}, ""},       // another order of devices
+      {dot(), {"{0-1: S0x2}", "{0-2: Dx3}"}, ""},       // other devices
+      {dot(), {"{0-1: Pmaxx2}", "{0-1: Dx2}"}, ""},     // a max passes through nothing
       {dot(), {"{0-5: S0x2 Dx3}", "{0-5: Dx6}"}, "{0-5: S0x2 Dx3}"},
       {add(), {"{0-1: Px2}", "{0-1: Px2}"}, "{0-1: Px2}"},
-      {add(), {"{0-1: Px2}", "{0-1: Dx2}"}, ""},            // a copy would count twice
+      {add(), {"{0-1: Px2}", "{0-1: Dx2}"}, ""},  // a copy would count twice
       {add(), {"{0-1: S1x2}", "{0-1: S1x2}"}, "{0-1: S1x2}"},
       {norm(), {"{0-1: S1x2}", "{0-1: Dx2}"}, "{0-1: S1x2}"},
       {norm(), {"{0-1: Dx2}", "{0-1: Px2}"}, "{0-1: Px2}"},
-      {norm(), {"{0-1: S2x2}", "{0-1: S0x2}"}, ""},         // h may not be split
+      {norm(), {"{0-1: S2x2}", "{0-1: S0x2}"}, ""},  // h may not be split
       {norm(), {"{0-1: Px2}", "{0-1: Dx2}"}, ""},
   };
-  for (const Row& row : rows) EXPECT_EQ(deduced(row.rule, row.operands), row.result) << fmt::format("{}", fmt::join(row.operands, "  "));
+  for (const Row& row : rows)
+    EXPECT_EQ(deduced(row.rule, row.operands), row.result) << fmt::format("{}", fmt::join(row.operands, "  "));
 }
 
 TEST(Deduce, TheGradientsRuleIsTheTranspose) {
@@ -77,21 +78,25 @@ TEST(Deduce, TheGradientsRuleIsTheTranspose) {
   const int given[] = {0};
   const ShardingRule weight = transposed(dot(), wanted, given);
 
-  EXPECT_EQ(deduced(weight, {"{0-1: S1x2}", "{0-1: Dx2}", "{0-1: S1x2}"}), "{0-1: Px2}");   // a split sequence: partial sums
+  EXPECT_EQ(deduced(weight, {"{0-1: S1x2}", "{0-1: Dx2}", "{0-1: S1x2}"}),
+            "{0-1: Px2}");  // a split sequence: partial sums
   EXPECT_EQ(deduced(weight, {"{0-1: Dx2}", "{0-1: S1x2}", "{0-1: S2x2}"}), "{0-1: S1x2}");  // column-parallel
   EXPECT_EQ(deduced(weight, {"{0-1: S2x2}", "{0-1: S0x2}", "{0-1: Dx2}"}), "{0-1: S0x2}");  // row-parallel
 }
 
 TEST(Deduce, DualsReadPartialAsDuplicate) {
   EXPECT_EQ(to_string(dual(parse_annotation("top P {0-1: Px2 | 2-3: S0x2}"))), "top D {0-1: Dx2 | 2-3: S0x2}");
-  const auto kept = dual_keeping(parse_annotation("{0-3: S1x2 Dx2}"), parse_annotation("{0-3: Dx4}"), parse_annotation("{0-3: Px4}"));
+  const auto kept =
+      dual_keeping(parse_annotation("{0-3: S1x2 Dx2}"), parse_annotation("{0-3: Dx4}"), parse_annotation("{0-3: Px4}"));
   EXPECT_EQ(to_string(kept), "{0-3: S1x2 Px2}");
 }
 
 class Twice final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "twice"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return {{"ab", "ab"}, {"ab"}}; }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return {{"ab", "ab"}, {"ab"}};
+  }
 };
 
 TEST(Layouts, AConflictNamesOperatorTensorsLayoutsAndMend) {

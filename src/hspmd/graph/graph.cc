@@ -44,7 +44,8 @@ ValueId Graph::step_input(const std::string& name, TensorType type) {
 }
 
 ValueId Graph::parameter(const std::string& name, SymbolicShape shape, Initializer initial) {
-  if (is_symbolic(shape)) invalid("[graph] the parameter {} must have a shape of integers. Received {}.", name, to_string(shape));
+  if (is_symbolic(shape))
+    invalid("[graph] the parameter {} must have a shape of integers. Received {}.", name, to_string(shape));
   const ValueId master = leaf({LeafKind::kParameter, name + "/master", initial}, {shape, DType::kFloat}, Time::kStep);
   return reshard(name + ".gather", master);
 }
@@ -60,7 +61,9 @@ ValueId Graph::ones_like(ValueId like, const std::string& name) {
   return leaf(std::move(ones), value(like).type, producer(like).time);
 }
 
-ValueId Graph::reshard(const std::string& name, ValueId input) { return reshard_to(name, input, ByName{}); }
+ValueId Graph::reshard(const std::string& name, ValueId input) {
+  return reshard_to(name, input, ByName{});
+}
 
 ValueId Graph::reshard_keep(const std::string& name, ValueId input) {
   const ValueId result = reshard(name, input);
@@ -115,7 +118,8 @@ std::string to_string(const Graph& graph) {
     }
     std::string operands;
     for (const ValueId id : node.inputs) operands += fmt::format("{}%{}", operands.empty() ? "" : ", ", index(id));
-    text += fmt::format("{} = {}({}){}\n", results, describe(node), operands, node.time == Time::kStep ? " once a step" : "");
+    text += fmt::format("{} = {}({}){}\n", results, describe(node), operands,
+                        node.time == Time::kStep ? " once a step" : "");
   }
   return text;
 }

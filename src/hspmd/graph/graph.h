@@ -43,24 +43,24 @@ enum class LeafKind { kPlaceholder, kParameter, kState, kConstant };
 
 struct Leaf {
   LeafKind kind = LeafKind::kPlaceholder;
-  std::string name;               // a parameter's is NAME/master, its states NAME/m and NAME/v
-  Initializer initial = {};       // parameters and states
-  double constant = 0;            // kConstant: every element
+  std::string name;                  // a parameter's is NAME/master, its states NAME/m and NAME/v
+  Initializer initial = {};          // parameters and states
+  double constant = 0;               // kConstant: every element
   std::optional<ValueId> like = {};  // kConstant: its layout is the dual of this value's
 };
 
 // Where a Reshard leads.
-struct ByName {};           // as the plan says under the Reshard's name
-struct IfNamed {};          // likewise, but where the plan does not name it nothing changes
-struct BackTo {             // dual(layout of `tensor`): Partial read as Duplicate
+struct ByName {};   // as the plan says under the Reshard's name
+struct IfNamed {};  // likewise, but where the plan does not name it nothing changes
+struct BackTo {     // dual(layout of `tensor`): Partial read as Duplicate
   ValueId tensor;
   std::optional<NodeId> keep;  // a forward Reshard marked keep: the gradient stays Partial on axes where it went
 };                             // Duplicate to Duplicate
-struct Agreed {             // the layout all of `uses` have, if they agree; else
+struct Agreed {                // the layout all of `uses` have, if they agree; else
   std::vector<ValueId> uses;
   std::optional<ValueId> tensor;  // dual(layout of `tensor`), or without it the layout of the first use
 };
-struct Beside {             // copies on every device that holds `tensor`: scalars that its update reads
+struct Beside {  // copies on every device that holds `tensor`: scalars that its update reads
   ValueId tensor;
 };
 using ReshardTarget = std::variant<ByName, IfNamed, BackTo, Agreed, Beside>;
@@ -80,7 +80,7 @@ struct Node {
   std::variant<Leaf, Reshard, Compute> what;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  Time time = Time::kMicroBatch;   // of the results
+  Time time = Time::kMicroBatch;  // of the results
   Phase phase = Phase::kForward;
   std::optional<NodeId> origin = {};  // the forward node that this one is the gradient of
 };
@@ -104,8 +104,8 @@ class Graph {
   ValueId state(const std::string& name, SymbolicShape shape, Time time = Time::kStep);
   ValueId step_input(const std::string& name, TensorType type);  // a placeholder fed once a step
   ValueId ones_like(ValueId value, const std::string& name);     // laid out as the dual of `value`
-  ValueId reshard(const std::string& name, ValueId input);                  // as often as its input
-  ValueId reshard_keep(const std::string& name, ValueId input);             // see BackTo::keep
+  ValueId reshard(const std::string& name, ValueId input);       // as often as its input
+  ValueId reshard_keep(const std::string& name, ValueId input);  // see BackTo::keep
   ValueId reshard_to(const std::string& name, ValueId input, ReshardTarget target);
 
   // Adds a node of an operator; returns its results. Throws InvalidArgument from the operator's rules.

@@ -8,7 +8,8 @@ namespace {
 Annotation copies_beside(const Annotation& tensor) {
   std::vector<Subgroup> subgroups;
   for (const Subgroup& subgroup : tensor.subgroups()) {
-    subgroups.emplace_back(subgroup.devices(), std::vector<Axis>{{Duplicate{}, static_cast<int>(subgroup.devices().size())}});
+    subgroups.emplace_back(subgroup.devices(),
+                           std::vector<Axis>{{Duplicate{}, static_cast<int>(subgroup.devices().size())}});
   }
   return {std::move(subgroups), Top{Duplicate{}}};
 }
@@ -86,7 +87,9 @@ const Annotation& Layouts::of(ValueId value) {
   return *known_[static_cast<std::size_t>(value)];
 }
 
-void Layouts::deduce_leaf(ValueId value, const Leaf& leaf) { keep(value, dual(of(*leaf.like))); }
+void Layouts::deduce_leaf(ValueId value, const Leaf& leaf) {
+  keep(value, dual(of(*leaf.like)));
+}
 
 void Layouts::deduce_reshard(ValueId value, const Node& node, const Reshard& reshard) {
   if (const auto* back = std::get_if<BackTo>(&reshard.target)) {
@@ -133,10 +136,11 @@ void Layouts::fail(const Node& node, const Compute& compute, const Conflict& con
     const ValueId input = node.inputs[i];
     operands += fmt::format("{}{} {}", i == 0 ? "" : "; ", graph_.label(input), to_string(of(input)));
     if (i >= conflict.mended.size() || conflict.mended[i] == of(input)) continue;
-    mend += fmt::format("{}{} to {}", mend.empty() ? " Mend it by a Reshard of " : " and of ", graph_.label(input), to_string(conflict.mended[i]));
+    mend += fmt::format("{}{} to {}", mend.empty() ? " Mend it by a Reshard of " : " and of ", graph_.label(input),
+                        to_string(conflict.mended[i]));
   }
-  invalid("[{}] the layouts of the operands of {} must fit: {}. Received {}.{}", compute.op->name(), graph_.label(node.outputs.front()),
-          conflict.reason, operands, mend.empty() ? "" : mend + ".");
+  invalid("[{}] the layouts of the operands of {} must fit: {}. Received {}.{}", compute.op->name(),
+          graph_.label(node.outputs.front()), conflict.reason, operands, mend.empty() ? "" : mend + ".");
 }
 
 }  // namespace hspmd

@@ -16,9 +16,15 @@ const T& typed(const std::map<std::string, Attributes::Value>& values, const std
 
 }  // namespace
 
-std::int64_t Attributes::integer(const std::string& name) const { return typed<std::int64_t>(values_, name); }
-double Attributes::number(const std::string& name) const { return typed<double>(values_, name); }
-const std::string& Attributes::text(const std::string& name) const { return typed<std::string>(values_, name); }
+std::int64_t Attributes::integer(const std::string& name) const {
+  return typed<std::int64_t>(values_, name);
+}
+double Attributes::number(const std::string& name) const {
+  return typed<double>(values_, name);
+}
+const std::string& Attributes::text(const std::string& name) const {
+  return typed<std::string>(values_, name);
+}
 
 ShardingRule transposed(const ShardingRule& forward, std::span<const int> wanted, std::span<const int> given) {
   ShardingRule rule;
@@ -40,13 +46,14 @@ std::map<char, Dim> factor_sizes(std::string_view op, const ShardingRule& rule, 
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const SymbolicShape& shape = operands[i].shape;
     if (shape.size() != rule.operands[i].size()) {
-      invalid("[{}] operand {} must have the dims \"{}\". Received the shape {}.", op, i, rule.operands[i], to_string(shape));
+      invalid("[{}] operand {} must have the dims \"{}\". Received the shape {}.", op, i, rule.operands[i],
+              to_string(shape));
     }
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const auto [known, fresh] = sizes.emplace(rule.operands[i][d], shape[d]);
       if (!fresh && known->second != shape[d]) {
-        invalid("[{}] the operands must agree on the length of \"{}\". Received {} and {} (dim {} of operand {}).", op, rule.operands[i][d],
-                to_string(known->second), to_string(shape[d]), d, i);
+        invalid("[{}] the operands must agree on the length of \"{}\". Received {} and {} (dim {} of operand {}).", op,
+                rule.operands[i][d], to_string(known->second), to_string(shape[d]), d, i);
       }
     }
   }
@@ -65,7 +72,9 @@ std::vector<TensorType> Operator::infer(const Attributes& attributes, std::span<
   return results;
 }
 
-void Operator::gradient(GradientBuilder&) const { invalid("[{}] has no gradient; let no parameter reach the loss through it", name()); }
+void Operator::gradient(GradientBuilder&) const {
+  invalid("[{}] has no gradient; let no parameter reach the loss through it", name());
+}
 
 Cost Operator::cost(const Attributes&, std::span<const Shape> operands, std::span<const Shape> results) const {
   constexpr double kElementBytes = 4;
@@ -80,7 +89,9 @@ Cost Operator::cost(const Attributes&, std::span<const Shape> operands, std::spa
   return cost;
 }
 
-int Operator::overwrites(int) const { return -1; }
+int Operator::overwrites(int) const {
+  return -1;
+}
 
 std::string letters(std::size_t rank) {
   std::string text;

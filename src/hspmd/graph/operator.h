@@ -24,8 +24,12 @@ namespace hspmd {
 
 enum class ValueId : int {};
 enum class NodeId : int {};
-[[nodiscard]] constexpr int index(ValueId id) { return static_cast<int>(id); }
-[[nodiscard]] constexpr int index(NodeId id) { return static_cast<int>(id); }
+[[nodiscard]] constexpr int index(ValueId id) {
+  return static_cast<int>(id);
+}
+[[nodiscard]] constexpr int index(NodeId id) {
+  return static_cast<int>(id);
+}
 
 // Named constants of one node: eps, theta, the factors of a dot, ...
 class Attributes {
@@ -48,19 +52,20 @@ class Attributes {
 };
 
 struct ShardingRule {
-  std::vector<std::string> operands;         // a letter for each dim of each operand
+  std::vector<std::string> operands;  // a letter for each dim of each operand
   std::vector<std::string> results;
-  std::string unsplittable = {};             // factors that may not be split
-  std::vector<int> linear = {};              // operands through which, each alone, Partial may pass
-  std::vector<int> aside = {};               // results that do not depend on the linear operands: Partial passes them by
-  bool jointly_linear = false;               // Partial passes if every operand is Partial
-  Reduction contraction = Reduction::kSum;   // what a split factor that no result has leaves behind
+  std::string unsplittable = {};            // factors that may not be split
+  std::vector<int> linear = {};             // operands through which, each alone, Partial may pass
+  std::vector<int> aside = {};              // results that do not depend on the linear operands: Partial passes them by
+  bool jointly_linear = false;              // Partial passes if every operand is Partial
+  Reduction contraction = Reduction::kSum;  // what a split factor that no result has leaves behind
 };
 
 // The rule of the gradient for the operands `wanted`: operands are the forward operands and one gradient for each
 // forward result in `given`; results have the factors of the wanted operands; the same factors stay whole; it is
 // linear in the given gradients alone.
-[[nodiscard]] ShardingRule transposed(const ShardingRule& forward, std::span<const int> wanted, std::span<const int> given);
+[[nodiscard]] ShardingRule transposed(const ShardingRule& forward, std::span<const int> wanted,
+                                      std::span<const int> given);
 
 struct Cost {
   double flops = 0;
@@ -77,7 +82,8 @@ class Operator {
   [[nodiscard]] virtual ShardingRule rule(const Attributes& attributes, std::span<const TensorType> operands) const = 0;
   // The types of the results. By default: floats, every factor as long as in the operands that have it.
   // Throws InvalidArgument when operands disagree.
-  [[nodiscard]] virtual std::vector<TensorType> infer(const Attributes& attributes, std::span<const TensorType> operands) const;
+  [[nodiscard]] virtual std::vector<TensorType> infer(const Attributes& attributes,
+                                                      std::span<const TensorType> operands) const;
   // Adds the gradient to the graph. By default throws: the operator has none.
   virtual void gradient(GradientBuilder& builder) const;
   // Of one device's part, local shapes. By default: as many flops as the largest tensor has elements, all tensors
@@ -93,7 +99,8 @@ class Operator {
 };
 
 // Shapes of operands by factor: throws InvalidArgument naming the operator when a factor has two lengths.
-[[nodiscard]] std::map<char, Dim> factor_sizes(std::string_view op, const ShardingRule& rule, std::span<const TensorType> operands);
+[[nodiscard]] std::map<char, Dim> factor_sizes(std::string_view op, const ShardingRule& rule,
+                                               std::span<const TensorType> operands);
 
 // "abc..." of a length: the factors of an element-wise operator.
 [[nodiscard]] std::string letters(std::size_t rank);

@@ -35,8 +35,12 @@ const Annotation* Plan::intern(const Annotation& annotation) {
   return &pool_.back();
 }
 
-void Plan::set_tensor(const std::string& name, const Annotation& annotation) { tensors_[name] = intern(annotation); }
-void Plan::set_reshard(const std::string& name, const Annotation& annotation) { reshards_[name] = intern(annotation); }
+void Plan::set_tensor(const std::string& name, const Annotation& annotation) {
+  tensors_[name] = intern(annotation);
+}
+void Plan::set_reshard(const std::string& name, const Annotation& annotation) {
+  reshards_[name] = intern(annotation);
+}
 
 const Annotation* Plan::leaf(const std::string& name) const {
   if (const Annotation* exact = lookup(tensors_, name)) return exact;

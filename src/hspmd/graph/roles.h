@@ -24,21 +24,21 @@ inline constexpr int kNoDim = -1;
 struct Role {
   Where where = Where::kLayer;
   int layer = 0;
-  int batch_dim = kNoDim;      // data parallelism cuts it (activations); without it: copies (parameters)
-  int context_dim = kNoDim;    // context parallelism
-  int sequence_dim = kNoDim;   // tensor parallelism, where sequence parallelism accompanies it
-  int tensor_dim = kNoDim;     // tensor parallelism: ffn, vocabulary
-  int heads_dim = kNoDim;      // tensor parallelism: KV heads ...
-  int group_dim = kNoDim;      // ... then query heads a KV head; without it copies
-  bool addends = false;        // kEverywhere: one addend a device, else copies
+  int batch_dim = kNoDim;     // data parallelism cuts it (activations); without it: copies (parameters)
+  int context_dim = kNoDim;   // context parallelism
+  int sequence_dim = kNoDim;  // tensor parallelism, where sequence parallelism accompanies it
+  int tensor_dim = kNoDim;    // tensor parallelism: ffn, vocabulary
+  int heads_dim = kNoDim;     // tensor parallelism: KV heads ...
+  int group_dim = kNoDim;     // ... then query heads a KV head; without it copies
+  bool addends = false;       // kEverywhere: one addend a device, else copies
 };
 
 // What a model is to a strategy.
 struct ModelRoles {
   int layers = 1;
   int kv_heads = 1;
-  int group = 1;  // query heads a KV head
-  std::map<std::string, Role> tensors;   // parameters and placeholders
+  int group = 1;                        // query heads a KV head
+  std::map<std::string, Role> tensors;  // parameters and placeholders
   std::map<std::string, Role> reshards;
 };
 

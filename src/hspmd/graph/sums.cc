@@ -17,7 +17,8 @@ class Add final : public Operator {
   }
 
   void gradient(GradientBuilder& builder) const override {
-    for (int i = 0; i < builder.operand_count(); ++i) builder.contribute(builder.operand(i), builder.result_gradient(0));
+    for (int i = 0; i < builder.operand_count(); ++i)
+      builder.contribute(builder.operand(i), builder.result_gradient(0));
   }
 
   [[nodiscard]] int overwrites(int) const override { return 0; }

@@ -8,7 +8,9 @@ namespace {
 
 constexpr double kDeviation = 0.02;
 
-std::string layer_name(int layer, const std::string& rest) { return fmt::format("model.layers.{}.{}", layer, rest); }
+std::string layer_name(int layer, const std::string& rest) {
+  return fmt::format("model.layers.{}.{}", layer, rest);
+}
 
 class Builder {
  public:
@@ -20,7 +22,8 @@ class Builder {
     const ValueId positions = g_.placeholder("positions", tokens);
     const ValueId segments = g_.placeholder("segments", tokens);
     const ValueId targets = g_.placeholder("targets", tokens);
-    const ValueId table = g_.parameter("model.embed_tokens.weight", {c_.vocabulary, c_.hidden}, Initializer::normal(kDeviation));
+    const ValueId table =
+        g_.parameter("model.embed_tokens.weight", {c_.vocabulary, c_.hidden}, Initializer::normal(kDeviation));
     const ValueId here = g_.reshard("embedding.ids", ids);
     ValueId x = g_.reshard("embedding.output", ops::embedding(g_, here, table));
     for (int layer = 0; layer < c_.layers; ++layer) x = decoder(layer, x, positions, segments);
@@ -55,14 +58,18 @@ class Builder {
     const ValueId wk = weight(layer, "self_attn.k_proj.weight", {k, d, h});
     const ValueId wv = weight(layer, "self_attn.v_proj.weight", {k, d, h});
     const ValueId wo = weight(layer, "self_attn.o_proj.weight", {h, k, group, d}, output_deviation());
-    const auto rotate = [&](ValueId value) { return ops::rope(g_, value, q_positions, c_.rope_theta, c_.rope_scaling); };
+    const auto rotate = [&](ValueId value) {
+      return ops::rope(g_, value, q_positions, c_.rope_theta, c_.rope_scaling);
+    };
     const ValueId q0 = rotate(ops::dot(g_, "bsh,kgdh->bskgd", y, wq));
     const ValueId k0 = rotate(ops::dot(g_, "bsh,kdh->bskd", y, wk));
     const ValueId v0 = ops::dot(g_, "bsh,kdh->bskd", y, wv);
     const ValueId query = g_.reshard_keep(name("attention.query"), q0);
     const ValueId key = g_.reshard_keep(name("attention.key"), k0);
     const ValueId value = g_.reshard_keep(name("attention.value"), v0);
-    const ValueId context = g_.reshard(name("attention.context"), ops::attention(g_, query, key, value, {q_positions, k_positions, q_segments, k_segments}));
+    const ValueId context =
+        g_.reshard(name("attention.context"),
+                   ops::attention(g_, query, key, value, {q_positions, k_positions, q_segments, k_segments}));
     return g_.reshard(name("attention.output"), ops::dot(g_, "bskgd,hkgd->bsh", context, wo));
   }
 
@@ -114,9 +121,9 @@ LlamaConfig preset(int vocabulary, int hidden, int layers, int heads, int kv_hea
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
-      {"tiny", preset(257, 128, 4, 4, 2, 352)},           {"small", preset(257, 512, 8, 8, 8, 1408)},
-      {"7b", preset(32000, 4096, 32, 32, 32, 11008)},     {"13b", preset(32000, 5120, 40, 40, 40, 13824)},
-      {"32b", preset(32000, 6656, 60, 64, 64, 17920)},    {"70b", preset(32000, 8192, 80, 64, 8, 28672)},
+      {"tiny", preset(257, 128, 4, 4, 2, 352)},        {"small", preset(257, 512, 8, 8, 8, 1408)},
+      {"7b", preset(32000, 4096, 32, 32, 32, 11008)},  {"13b", preset(32000, 5120, 40, 40, 40, 13824)},
+      {"32b", preset(32000, 6656, 60, 64, 64, 17920)}, {"70b", preset(32000, 8192, 80, 64, 8, 28672)},
   };
   return all;
 }
@@ -124,7 +131,8 @@ const std::vector<Preset>& presets() {
 }  // namespace
 
 std::int64_t LlamaConfig::parameters() const {
-  const std::int64_t h = hidden, q = static_cast<std::int64_t>(heads) * head_dim, kv = static_cast<std::int64_t>(kv_heads) * head_dim;
+  const std::int64_t h = hidden, q = static_cast<std::int64_t>(heads) * head_dim,
+                     kv = static_cast<std::int64_t>(kv_heads) * head_dim;
   const std::int64_t layer = 2 * h * q + 2 * h * kv + 3 * h * ffn + 2 * h;
   return layers * layer + h + (tied == TiedEmbeddings::kYes ? 1 : 2) * h * vocabulary;
 }
@@ -137,18 +145,21 @@ double LlamaConfig::flops_per_token(std::int64_t sequence_length) const {
 
 std::string why_invalid(const LlamaConfig& c) {
   const std::array<std::pair<const char*, int>, 7> sizes = {{{"vocab_size", c.vocabulary},
-                                                            {"hidden_size", c.hidden},
-                                                            {"num_hidden_layers", c.layers},
-                                                            {"num_attention_heads", c.heads},
-                                                            {"num_key_value_heads", c.kv_heads},
-                                                            {"head_dim", c.head_dim},
-                                                            {"intermediate_size", c.ffn}}};
+                                                             {"hidden_size", c.hidden},
+                                                             {"num_hidden_layers", c.layers},
+                                                             {"num_attention_heads", c.heads},
+                                                             {"num_key_value_heads", c.kv_heads},
+                                                             {"head_dim", c.head_dim},
+                                                             {"intermediate_size", c.ffn}}};
   for (const auto& [name, size] : sizes) {
     if (size < 1 || size > (1 << 24)) return fmt::format("{} must be from 1 to 2^24. Received {}", name, size);
   }
-  if (c.heads % c.kv_heads != 0) return fmt::format("num_attention_heads must be a multiple of num_key_value_heads. Received {} and {}", c.heads, c.kv_heads);
+  if (c.heads % c.kv_heads != 0)
+    return fmt::format("num_attention_heads must be a multiple of num_key_value_heads. Received {} and {}", c.heads,
+                       c.kv_heads);
   if (c.head_dim % 2 != 0) return fmt::format("head_dim must be even. Received {}", c.head_dim);
-  if (!(c.rms_eps > 0 && c.rms_eps < 1)) return fmt::format("rms_norm_eps must lie between 0 and 1. Received {}", c.rms_eps);
+  if (!(c.rms_eps > 0 && c.rms_eps < 1))
+    return fmt::format("rms_norm_eps must lie between 0 and 1. Received {}", c.rms_eps);
   if (!(c.rope_theta > 1)) return fmt::format("rope_theta must be above 1. Received {}", c.rope_theta);
   return "";
 }
@@ -190,7 +201,8 @@ ModelRoles llama_roles(const LlamaConfig& c) {
 
   const Role first = at(Where::kFirst, 0);
   const Role last = at(Where::kLast, 0);
-  for (const char* name : {"ids", "positions", "segments", "targets"}) roles.tensors[name] = activation(at(Where::kPipeline, 0));
+  for (const char* name : {"ids", "positions", "segments", "targets"})
+    roles.tensors[name] = activation(at(Where::kPipeline, 0));
   roles.tensors["model.embed_tokens.weight"] = tensor(first, 0);
   roles.tensors["model.norm.weight"] = last;
   if (c.tied == TiedEmbeddings::kYes) {
@@ -201,11 +213,13 @@ ModelRoles llama_roles(const LlamaConfig& c) {
   roles.reshards["embedding.ids"] = full(first);
   roles.reshards["embedding.output"] = residual(first);
   roles.reshards["head.residual"] = residual(last);
-  for (const char* name : {"head.targets", "head.input", "head.max", "head.sum", "head.target"}) roles.reshards[name] = full(last);
+  for (const char* name : {"head.targets", "head.input", "head.max", "head.sum", "head.target"})
+    roles.reshards[name] = full(last);
   for (int layer = 0; layer < c.layers; ++layer) {
     const auto name = [&](const char* rest) { return layer_name(layer, rest); };
     const Role here = at(Where::kLayer, layer);
-    for (const char* norm : {"input_layernorm.weight", "post_attention_layernorm.weight"}) roles.tensors[name(norm)] = here;
+    for (const char* norm : {"input_layernorm.weight", "post_attention_layernorm.weight"})
+      roles.tensors[name(norm)] = here;
     roles.tensors[name("self_attn.q_proj.weight")] = heads(here, 0, 1);
     roles.tensors[name("self_attn.k_proj.weight")] = heads(here, 0, kNoDim);
     roles.tensors[name("self_attn.v_proj.weight")] = heads(here, 0, kNoDim);
@@ -214,10 +228,14 @@ ModelRoles llama_roles(const LlamaConfig& c) {
     roles.tensors[name("mlp.up_proj.weight")] = tensor(here, 0);
     roles.tensors[name("mlp.down_proj.weight")] = tensor(here, 1);
     for (const char* point : {"input", "attention.output", "mlp.output"}) roles.reshards[name(point)] = residual(here);
-    for (const char* point : {"positions", "segments", "attention.input", "mlp.input"}) roles.reshards[name(point)] = full(here);
-    for (const char* point : {"attention.key_positions", "attention.key_segments"}) roles.reshards[name(point)] = activation(here);
-    for (const char* point : {"attention.query", "attention.context"}) roles.reshards[name(point)] = heads(full(here), 2, 3);
-    for (const char* point : {"attention.key", "attention.value"}) roles.reshards[name(point)] = heads(activation(here), 2, kNoDim);
+    for (const char* point : {"positions", "segments", "attention.input", "mlp.input"})
+      roles.reshards[name(point)] = full(here);
+    for (const char* point : {"attention.key_positions", "attention.key_segments"})
+      roles.reshards[name(point)] = activation(here);
+    for (const char* point : {"attention.query", "attention.context"})
+      roles.reshards[name(point)] = heads(full(here), 2, 3);
+    for (const char* point : {"attention.key", "attention.value"})
+      roles.reshards[name(point)] = heads(activation(here), 2, kNoDim);
   }
   return roles;
 }

@@ -42,7 +42,8 @@ StepSums share(Graph& graph, const StepSums& sums, ModelRoles& roles) {
 
 }  // namespace
 
-void build_training_step(Graph& graph, const TrainableModel& model, const ops::AdamWAttributes& optimizer, ModelRoles& roles) {
+void build_training_step(Graph& graph, const TrainableModel& model, const ops::AdamWAttributes& optimizer,
+                         ModelRoles& roles) {
   const StepSums sums = sum_over_micro_batches(graph, model);
   const std::vector<LeafGradient> gradients = differentiate(graph, model.loss);
 
@@ -72,7 +73,10 @@ void build_training_step(Graph& graph, const TrainableModel& model, const ops::A
     const auto local = [&](const char* what, ValueId scalar) {
       return graph.reshard_to(fmt::format("{}.{}", name, what), scalar, Beside{entry.leaf});
     };
-    const auto updated = ops::adamw(graph, {entry.leaf, m, v, entry.gradient, local("sumsq", sumsq), local("tokens", shared.tokens), local("optimizer", step_inputs)}, attributes);
+    const auto updated = ops::adamw(graph,
+                                    {entry.leaf, m, v, entry.gradient, local("sumsq", sumsq),
+                                     local("tokens", shared.tokens), local("optimizer", step_inputs)},
+                                    attributes);
     graph.update(entry.leaf, updated.master);
     graph.update(m, updated.m);
     graph.update(v, updated.v);

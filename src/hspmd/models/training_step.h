@@ -20,7 +20,8 @@ struct TrainableModel {
 };
 
 // weight_decay of `optimizer` does not apply to norms and one-dimensional tensors. Adds the roles of all it adds.
-void build_training_step(Graph& graph, const TrainableModel& model, const ops::AdamWAttributes& optimizer, ModelRoles& roles);
+void build_training_step(Graph& graph, const TrainableModel& model, const ops::AdamWAttributes& optimizer,
+                         ModelRoles& roles);
 
 // Without gradients: outputs loss and tokens alone, for evaluation.
 void build_evaluation_step(Graph& graph, const TrainableModel& model, ModelRoles& roles);

@@ -25,9 +25,13 @@ const Operator& adamw_operator() {
 }
 
 AdamWResults adamw(Graph& graph, const AdamWOperands& o, const AdamWAttributes& a) {
-  const Attributes attributes{{"beta1", a.beta1}, {"beta2", a.beta2}, {"eps", a.eps}, {"weight_decay", a.weight_decay}, {"clip_norm", a.clip_norm}};
-  const auto results =
-      graph.compute(adamw_operator(), {o.master, o.m, o.v, o.gradient_sum, o.gradient_sumsq, o.count, o.step_inputs}, attributes);
+  const Attributes attributes{{"beta1", a.beta1},
+                              {"beta2", a.beta2},
+                              {"eps", a.eps},
+                              {"weight_decay", a.weight_decay},
+                              {"clip_norm", a.clip_norm}};
+  const auto results = graph.compute(
+      adamw_operator(), {o.master, o.m, o.v, o.gradient_sum, o.gradient_sumsq, o.count, o.step_inputs}, attributes);
   return {results[0], results[1], results[2]};
 }
 

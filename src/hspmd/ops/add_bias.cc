@@ -11,7 +11,8 @@ class AddBias final : public Operator {
 
   // No Partial: the bias would be added once a device.
   [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override {
-    if (operands.empty() || operands.front().shape.empty()) invalid("[add_bias] the operand must have at least one dim");
+    if (operands.empty() || operands.front().shape.empty())
+      invalid("[add_bias] the operand must have at least one dim");
     const std::string factors = letters(operands.front().shape.size());
     return {{factors, factors.substr(factors.size() - 1)}, {factors}};
   }
@@ -19,7 +20,8 @@ class AddBias final : public Operator {
   void gradient(GradientBuilder& builder) const override {
     const ValueId dy = builder.result_gradient(0);
     const ValueId bias = builder.operand(1);
-    if (builder.wants(bias)) builder.contribute(bias, builder.graph().compute(bias_grad_operator(), {bias, dy}).front());
+    if (builder.wants(bias))
+      builder.contribute(bias, builder.graph().compute(bias_grad_operator(), {bias, dy}).front());
     if (builder.wants(builder.operand(0))) builder.contribute(builder.operand(0), dy);
   }
 
@@ -51,6 +53,8 @@ const Operator& bias_grad_operator() {
   return op;
 }
 
-ValueId add_bias(Graph& graph, ValueId x, ValueId bias) { return graph.compute(add_bias_operator(), {x, bias}).front(); }
+ValueId add_bias(Graph& graph, ValueId x, ValueId bias) {
+  return graph.compute(add_bias_operator(), {x, bias}).front();
+}
 
 }  // namespace hspmd::ops

@@ -15,8 +15,8 @@ ShardingRule forward_rule() {
 }
 
 // Causal: about half of all pairs of positions.
-Cost attention_cost(const Operator& op, const Attributes& attributes, std::span<const Shape> operands, std::span<const Shape> results,
-                    double products) {
+Cost attention_cost(const Operator& op, const Attributes& attributes, std::span<const Shape> operands,
+                    std::span<const Shape> results, double products) {
   Cost cost = op.Operator::cost(attributes, operands, results);
   cost.flops = products * static_cast<double>(volume(operands[0])) * static_cast<double>(operands[1][1]);
   return cost;
@@ -25,7 +25,9 @@ Cost attention_cost(const Operator& op, const Attributes& attributes, std::span<
 class Attention final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "attention"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return forward_rule(); }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return forward_rule();
+  }
 
   void gradient(GradientBuilder& builder) const override {
     std::vector<ValueId> operands;
@@ -35,7 +37,8 @@ class Attention final : public Operator {
     for (int i = 0; i < 3; ++i) builder.contribute(builder.operand(i), gradients[static_cast<std::size_t>(i)]);
   }
 
-  [[nodiscard]] Cost cost(const Attributes& a, std::span<const Shape> operands, std::span<const Shape> results) const override {
+  [[nodiscard]] Cost cost(const Attributes& a, std::span<const Shape> operands,
+                          std::span<const Shape> results) const override {
     return attention_cost(*this, a, operands, results, 2);  // two products, half of the pairs, 2 flops each
   }
 };
@@ -53,7 +56,8 @@ class AttentionGrad final : public Operator {
     return rule;
   }
 
-  [[nodiscard]] Cost cost(const Attributes& a, std::span<const Shape> operands, std::span<const Shape> results) const override {
+  [[nodiscard]] Cost cost(const Attributes& a, std::span<const Shape> operands,
+                          std::span<const Shape> results) const override {
     return attention_cost(*this, a, operands, results, 5);  // the scores again, and four products
   }
 };

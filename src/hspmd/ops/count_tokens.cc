@@ -7,7 +7,9 @@ namespace {
 class CountTokens final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "count_tokens"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return {{"bs"}, {""}}; }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return {{"bs"}, {""}};
+  }
 };
 
 }  // namespace
@@ -17,6 +19,8 @@ const Operator& count_tokens_operator() {
   return op;
 }
 
-ValueId count_tokens(Graph& graph, ValueId targets) { return graph.compute(count_tokens_operator(), {targets}).front(); }
+ValueId count_tokens(Graph& graph, ValueId targets) {
+  return graph.compute(count_tokens_operator(), {targets}).front();
+}
 
 }  // namespace hspmd::ops

@@ -12,14 +12,17 @@ class NegativeLogLikelihood final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "nll"; }
   // max, sum, the target's logit, targets
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return {{"bs", "bs", "bs", "bs"}, {""}}; }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return {{"bs", "bs", "bs", "bs"}, {""}};
+  }
 
   void gradient(GradientBuilder& builder) const override {
     const auto logits = ValueId{static_cast<int>(builder.attributes().integer("logits"))};
-    builder.contribute(logits, builder.graph()
-                                   .compute(cross_entropy_grad_operator(), {logits, builder.operand(0), builder.operand(1),
-                                                                            builder.operand(3), builder.result_gradient(0)})
-                                   .front());
+    builder.contribute(logits,
+                       builder.graph()
+                           .compute(cross_entropy_grad_operator(), {logits, builder.operand(0), builder.operand(1),
+                                                                    builder.operand(3), builder.result_gradient(0)})
+                           .front());
   }
 };
 
@@ -55,7 +58,9 @@ ValueId cross_entropy(Graph& graph, const std::string& prefix, ValueId logits, V
   const ValueId picked = graph.compute(pick_operator(), {logits, targets}).front();
   const ValueId whole_sum = graph.reshard(prefix + ".sum", sum);
   const ValueId whole_picked = graph.reshard(prefix + ".target", picked);
-  return graph.compute(nll_operator(), {max, whole_sum, whole_picked, targets}, {{"logits", std::int64_t{index(logits)}}}).front();
+  return graph
+      .compute(nll_operator(), {max, whole_sum, whole_picked, targets}, {{"logits", std::int64_t{index(logits)}}})
+      .front();
 }
 
 }  // namespace hspmd::ops

@@ -19,7 +19,8 @@ Factors parse(const std::string& text) {
   const auto known = [&](const std::string& dims, const std::string& other, const std::string& another) {
     for (const char f : dims) {
       const bool shared = other.find(f) != std::string::npos || another.find(f) != std::string::npos;
-      if (!shared || dims.find(f) != dims.rfind(f)) invalid("[dot] the factor \"{}\" of \"{}\" must stand once in at least two tensors", f, text);
+      if (!shared || dims.find(f) != dims.rfind(f))
+        invalid("[dot] the factor \"{}\" of \"{}\" must stand once in at least two tensors", f, text);
     }
   };
   known(factors.a, factors.b, factors.y);
@@ -50,7 +51,8 @@ class Dot final : public Operator {
 
   [[nodiscard]] bool can_add() const override { return true; }
 
-  [[nodiscard]] Cost cost(const Attributes& attributes, std::span<const Shape> operands, std::span<const Shape> results) const override {
+  [[nodiscard]] Cost cost(const Attributes& attributes, std::span<const Shape> operands,
+                          std::span<const Shape> results) const override {
     Cost cost = Operator::cost(attributes, operands, results);
     const Factors factors = parse(attributes.text("factors"));
     cost.flops = 2 * static_cast<double>(volume(operands[0]));

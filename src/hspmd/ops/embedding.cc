@@ -14,11 +14,16 @@ ShardingRule forward_rule() {
 class Embedding final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "embedding"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return forward_rule(); }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return forward_rule();
+  }
 
   void gradient(GradientBuilder& builder) const override {
     const ValueId table = builder.operand(1);
-    builder.contribute(table, builder.graph().compute(embedding_grad_operator(), {builder.operand(0), table, builder.result_gradient(0)}).front());
+    builder.contribute(table,
+                       builder.graph()
+                           .compute(embedding_grad_operator(), {builder.operand(0), table, builder.result_gradient(0)})
+                           .front());
   }
 };
 
@@ -47,6 +52,8 @@ const Operator& embedding_grad_operator() {
   return op;
 }
 
-ValueId embedding(Graph& graph, ValueId ids, ValueId table) { return graph.compute(embedding_operator(), {ids, table}).front(); }
+ValueId embedding(Graph& graph, ValueId ids, ValueId table) {
+  return graph.compute(embedding_operator(), {ids, table}).front();
+}
 
 }  // namespace hspmd::ops

@@ -19,7 +19,8 @@ class Mul final : public Operator {
   void gradient(GradientBuilder& builder) const override {
     const ValueId dy = builder.result_gradient(0);
     for (int i = 0; i < 2; ++i) {
-      if (builder.wants(builder.operand(i))) builder.contribute(builder.operand(i), mul(builder.graph(), dy, builder.operand(1 - i)));
+      if (builder.wants(builder.operand(i)))
+        builder.contribute(builder.operand(i), mul(builder.graph(), dy, builder.operand(1 - i)));
     }
   }
 
@@ -33,6 +34,8 @@ const Operator& mul_operator() {
   return mul;
 }
 
-ValueId mul(Graph& graph, ValueId a, ValueId b) { return graph.compute(mul_operator(), {a, b}).front(); }
+ValueId mul(Graph& graph, ValueId a, ValueId b) {
+  return graph.compute(mul_operator(), {a, b}).front();
+}
 
 }  // namespace hspmd::ops

@@ -16,11 +16,11 @@ namespace hspmd::ops {
 ValueId dot(Graph& graph, const std::string& factors, ValueId a, ValueId b);
 
 // Element-wise.
-ValueId add(Graph& graph, std::vector<ValueId> terms);      // jointly linear: all Partial, or none
+ValueId add(Graph& graph, std::vector<ValueId> terms);  // jointly linear: all Partial, or none
 ValueId mul(Graph& graph, ValueId a, ValueId b);
-ValueId silu_mul(Graph& graph, ValueId gate, ValueId up);   // silu(gate) * up
+ValueId silu_mul(Graph& graph, ValueId gate, ValueId up);  // silu(gate) * up
 ValueId tanh(Graph& graph, ValueId x);
-ValueId add_bias(Graph& graph, ValueId x, ValueId bias);    // bias along the last dim
+ValueId add_bias(Graph& graph, ValueId x, ValueId bias);  // bias along the last dim
 ValueId scale(Graph& graph, ValueId x, double factor);
 
 // x / sqrt(mean(x^2 over the last dim) + eps) * weight.
@@ -54,8 +54,8 @@ ValueId count_tokens(Graph& graph, ValueId targets);
 // sum((prediction - target)^2) -> scalar.
 ValueId squared_error(Graph& graph, ValueId prediction, ValueId target);
 
-ValueId sumsq(Graph& graph, ValueId x);         // sum of squares -> scalar
-ValueId accumulate(Graph& graph, ValueId x);    // the sum over the micro-batches of a step
+ValueId sumsq(Graph& graph, ValueId x);       // sum of squares -> scalar
+ValueId accumulate(Graph& graph, ValueId x);  // the sum over the micro-batches of a step
 
 // AdamW with decoupled decay and clipping by the global norm; returns the new master weights, m and v.
 // gradient = sum / count * min(1, clip_norm / (sqrt(sumsq) / count + 1e-6)); clip_norm 0: no clipping.

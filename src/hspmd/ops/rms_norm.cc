@@ -20,7 +20,9 @@ ShardingRule forward_rule(std::span<const TensorType> operands) {
 class RmsNorm final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "rms_norm"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override { return forward_rule(operands); }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override {
+    return forward_rule(operands);
+  }
 
   void gradient(GradientBuilder& builder) const override {
     const ValueId x = builder.operand(0);
@@ -38,7 +40,8 @@ class RmsNormGrad final : public Operator {
 
   [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override {
     const ShardingRule forward = forward_rule(operands);
-    ShardingRule rule{{forward.operands[0], forward.operands[1], forward.results[1], forward.results[0]}, forward.operands};
+    ShardingRule rule{{forward.operands[0], forward.operands[1], forward.results[1], forward.results[0]},
+                      forward.operands};
     rule.unsplittable = forward.unsplittable;
     rule.linear = {3};
     return rule;

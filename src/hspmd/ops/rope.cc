@@ -24,7 +24,9 @@ class Rope final : public Operator {
   void gradient(GradientBuilder& builder) const override {
     Attributes attributes = builder.attributes();
     attributes.set("inverse", std::int64_t{1 - attributes.integer("inverse")});
-    builder.contribute(builder.operand(0), builder.graph().compute(*this, {builder.result_gradient(0), builder.operand(1)}, attributes).front());
+    builder.contribute(
+        builder.operand(0),
+        builder.graph().compute(*this, {builder.result_gradient(0), builder.operand(1)}, attributes).front());
   }
 
   [[nodiscard]] int overwrites(int) const override { return 0; }

@@ -17,7 +17,8 @@ class Scale final : public Operator {
   }
 
   void gradient(GradientBuilder& builder) const override {
-    builder.contribute(builder.operand(0), scale(builder.graph(), builder.result_gradient(0), builder.attributes().number("factor")));
+    builder.contribute(builder.operand(0),
+                       scale(builder.graph(), builder.result_gradient(0), builder.attributes().number("factor")));
   }
 
   [[nodiscard]] int overwrites(int) const override { return 0; }
@@ -30,6 +31,8 @@ const Operator& scale_operator() {
   return op;
 }
 
-ValueId scale(Graph& graph, ValueId x, double factor) { return graph.compute(scale_operator(), {x}, {{"factor", factor}}).front(); }
+ValueId scale(Graph& graph, ValueId x, double factor) {
+  return graph.compute(scale_operator(), {x}, {{"factor", factor}}).front();
+}
 
 }  // namespace hspmd::ops

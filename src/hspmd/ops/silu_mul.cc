@@ -15,7 +15,9 @@ ShardingRule forward_rule(std::span<const TensorType> operands) {
 class SiluMul final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "silu_mul"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override { return forward_rule(operands); }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override {
+    return forward_rule(operands);
+  }
 
   void gradient(GradientBuilder& builder) const override {
     const ValueId gate = builder.operand(0);
@@ -51,6 +53,8 @@ const Operator& silu_mul_grad_operator() {
   return op;
 }
 
-ValueId silu_mul(Graph& graph, ValueId gate, ValueId up) { return graph.compute(silu_mul_operator(), {gate, up}).front(); }
+ValueId silu_mul(Graph& graph, ValueId gate, ValueId up) {
+  return graph.compute(silu_mul_operator(), {gate, up}).front();
+}
 
 }  // namespace hspmd::ops

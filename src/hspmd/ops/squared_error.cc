@@ -13,13 +13,17 @@ ShardingRule forward_rule(std::span<const TensorType> operands) {
 class SquaredError final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "squared_error"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override { return forward_rule(operands); }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType> operands) const override {
+    return forward_rule(operands);
+  }
 
   void gradient(GradientBuilder& builder) const override {
-    if (builder.wants(builder.operand(1))) invalid("[squared_error] has no gradient for its target; let no parameter reach it");
+    if (builder.wants(builder.operand(1)))
+      invalid("[squared_error] has no gradient for its target; let no parameter reach it");
     const ValueId prediction = builder.operand(0);
     builder.contribute(prediction, builder.graph()
-                                       .compute(squared_error_grad_operator(), {prediction, builder.operand(1), builder.result_gradient(0)})
+                                       .compute(squared_error_grad_operator(),
+                                                {prediction, builder.operand(1), builder.result_gradient(0)})
                                        .front());
   }
 };

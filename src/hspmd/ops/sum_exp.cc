@@ -7,7 +7,9 @@ namespace {
 class SumExp final : public Operator {
  public:
   [[nodiscard]] std::string_view name() const override { return "sum_exp"; }
-  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override { return {{"bsv", "bs"}, {"bs"}}; }
+  [[nodiscard]] ShardingRule rule(const Attributes&, std::span<const TensorType>) const override {
+    return {{"bsv", "bs"}, {"bs"}};
+  }
 };
 
 }  // namespace

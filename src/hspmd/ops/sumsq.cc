@@ -21,6 +21,8 @@ const Operator& sumsq_operator() {
   return op;
 }
 
-ValueId sumsq(Graph& graph, ValueId x) { return graph.compute(sumsq_operator(), {x}).front(); }
+ValueId sumsq(Graph& graph, ValueId x) {
+  return graph.compute(sumsq_operator(), {x}).front();
+}
 
 }  // namespace hspmd::ops

@@ -15,7 +15,9 @@ class Tanh final : public Operator {
   }
 
   void gradient(GradientBuilder& builder) const override {
-    builder.contribute(builder.operand(0), builder.graph().compute(tanh_grad_operator(), {builder.result(0), builder.result_gradient(0)}).front());
+    builder.contribute(
+        builder.operand(0),
+        builder.graph().compute(tanh_grad_operator(), {builder.result(0), builder.result_gradient(0)}).front());
   }
 };
 
@@ -46,6 +48,8 @@ const Operator& tanh_grad_operator() {
   return op;
 }
 
-ValueId tanh(Graph& graph, ValueId x) { return graph.compute(tanh_operator(), {x}).front(); }
+ValueId tanh(Graph& graph, ValueId x) {
+  return graph.compute(tanh_operator(), {x}).front();
+}
 
 }  // namespace hspmd::ops

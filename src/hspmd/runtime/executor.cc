@@ -34,7 +34,7 @@ struct Executor::RunExchange {
   std::size_t table = 0;  // offset in my segment of [2 times][round][ordinal]
   std::string tensor;     // for messages, made once
   std::int64_t bytes = 0;
-  double seconds = 0;     // paced: what it takes
+  double seconds = 0;  // paced: what it takes
   struct Round {
     std::vector<std::pair<int, Address>> shows;  // ordinal, buffer
     std::uint64_t readers = 0;                   // distinct ranks that read this round
@@ -76,17 +76,20 @@ ElementType element_type(const BoundTransfer& t) {
 
 std::unique_ptr<Kernel> make_backend_kernel(Backend backend, const KernelRequest& request) {
   switch (backend) {
-    case Backend::kAten: return make_aten_kernel(request);
-    case Backend::kReference: return make_reference_kernel(request);
-    case Backend::kPaced: break;
+    case Backend::kAten:
+      return make_aten_kernel(request);
+    case Backend::kReference:
+      return make_reference_kernel(request);
+    case Backend::kPaced:
+      break;
   }
   throw InternalError("[executor] the paced backend has no kernels");
 }
 
 }  // namespace
 
-Executor::Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank, const std::vector<int>& rank_of_device,
-                   const Cluster& cluster)
+Executor::Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank,
+                   const std::vector<int>& rank_of_device, const Cluster& cluster)
     : program_(program), options_(options), generation_(generation), rank_(rank), rank_of_device_(rank_of_device) {
   actions_ = actions_of(program, options.schedule, options.micro_batch_sizes.size());
   in_flight_ = std::max(1, max_in_flight(actions_));
@@ -140,11 +143,13 @@ Executor::Extra Executor::make_steps(const Cluster& cluster) {
         RunSection::Step step;
         if (const auto* compute = std::get_if<BoundCompute>(&instructions[i])) {
           step.compute = make_compute(*compute, cluster);
-          if (step.compute->kernel) extra.workspace = std::max(extra.workspace, step.compute->kernel->workspace_bytes());
+          if (step.compute->kernel)
+            extra.workspace = std::max(extra.workspace, step.compute->kernel->workspace_bytes());
         } else {
           step.exchange = make_exchange(std::get<BoundExchange>(instructions[i]), channel_of_[s][i]);
           step.exchange->table = extra.tables;
-          extra.tables += aligned(2 * step.exchange->rounds.size() * static_cast<std::size_t>(step.exchange->bound->step->size) * sizeof(std::uint64_t));
+          extra.tables += aligned(2 * step.exchange->rounds.size() *
+                                  static_cast<std::size_t>(step.exchange->bound->step->size) * sizeof(std::uint64_t));
         }
         variant->sections[s].steps.push_back(std::move(step));
       }
@@ -159,7 +164,9 @@ void Executor::map_memory(const Cluster& cluster, const Extra& extra) {
   memory_bytes_ = std::max(tables_begin + aligned(extra.tables), kAlignment);
   if (const auto why = why_too_large(cluster, program_.device, memory_bytes_)) invalid("[memory] {}", *why);
   void* mapped = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw RuntimeFailure({rank_, "plan memory", std::nullopt, "", static_cast<long>(memory_bytes_)}, "the system has not that much memory");
+  if (mapped == MAP_FAILED)
+    throw RuntimeFailure({rank_, "plan memory", std::nullopt, "", static_cast<long>(memory_bytes_)},
+                         "the system has not that much memory");
   madvise(mapped, memory_bytes_, MADV_HUGEPAGE);
   memory_ = static_cast<std::byte*>(mapped);
   for (std::size_t s = 0; s < kScopes; ++s) base_[s] = first_copy_[s] = memory_ + layout.begin[s];
@@ -186,11 +193,12 @@ std::unique_ptr<Executor::RunCompute> Executor::make_compute(const BoundCompute&
     for (const Box& box : bound.operand_boxes) operands.push_back(extents(box));
     for (const Box& box : bound.result_boxes) results.push_back(extents(box));
     const char* precision = options_.precision == Precision::kFp64 ? "fp64" : "fp32";
-    run->seconds = roofline_seconds(bound.step->op->cost(bound.step->attributes, operands, results), cluster.type_of(program_.device), precision);
+    run->seconds = roofline_seconds(bound.step->op->cost(bound.step->attributes, operands, results),
+                                    cluster.type_of(program_.device), precision);
     return run;
   }
-  KernelRequest request{bound.step->op, &bound.step->attributes, bound.operand_boxes, bound.result_boxes, options_.precision,
-                        bound.step->adds ? Write::kAdd : Write::kSet};
+  KernelRequest request{bound.step->op,     &bound.step->attributes, bound.operand_boxes,
+                        bound.result_boxes, options_.precision,      bound.step->adds ? Write::kAdd : Write::kSet};
   run->kernel = make_backend_kernel(options_.backend, request);
   return run;
 }
@@ -215,13 +223,15 @@ std::unique_ptr<Executor::RunExchange> Executor::make_exchange(const BoundExchan
         run->seconds = std::max(run->seconds, t.seconds);
       }
       for (const Device d : local.readers) readers.insert(rank_of_device_[static_cast<std::size_t>(d)]);
-      if (local.shows >= 0) round.shows.emplace_back(t.transfer->ordinal, t.states[static_cast<std::size_t>(local.shows)]);
+      if (local.shows >= 0)
+        round.shows.emplace_back(t.transfer->ordinal, t.states[static_cast<std::size_t>(local.shows)]);
       for (const Pull& pull : local.pulls) {
         // In the second half of an all-reduce the buffer read is the one filled: state `fills` of the peer.
         const bool second = r % 2 == 1;
         const auto source_state = static_cast<std::size_t>(second ? local.fills : local.fills - 1);
-        RunExchange::Round::Reading reading{t.transfer->ordinal, make_strided(pull), t.states[static_cast<std::size_t>(local.fills)], t.states[source_state],
-                                            element_type(t), t.exchange.reduction};
+        RunExchange::Round::Reading reading{
+            t.transfer->ordinal,    make_strided(pull), t.states[static_cast<std::size_t>(local.fills)],
+            t.states[source_state], element_type(t),    t.exchange.reduction};
         for (const Device d : reading.pull.devices) {
           if (d != program_.device) peers.insert(rank_of_device_[static_cast<std::size_t>(d)]);
         }
@@ -241,7 +251,8 @@ void Executor::initialise() {
     for (std::int64_t i = 0; i < n; ++i) {
       const auto index = static_cast<std::uint64_t>(global_index(view.box, i, view.shape));
       const bool constant = view.leaf->kind == LeafKind::kConstant;
-      const double value = constant ? view.leaf->constant : initial_element(view.leaf->initial, options_.seed, view.leaf->name, index);
+      const double value =
+          constant ? view.leaf->constant : initial_element(view.leaf->initial, options_.seed, view.leaf->name, index);
       if (options_.precision == Precision::kFp64) {
         static_cast<double*>(view.data)[i] = value;
       } else {
@@ -256,7 +267,8 @@ std::vector<Executor::LeafView> Executor::leaves() {
   const BoundProgram& bound = variants_.front()->bound;
   for (const LeafSlot& leaf : program_.leaves) {
     const auto slot = static_cast<std::size_t>(leaf.slot);
-    views.push_back({&leaf, &program_.layouts[static_cast<std::size_t>(program_.slots[slot].layout)], concrete(program_.slots[slot].type.shape, Bindings{}), bound.boxes[slot], at(bound.slots[slot])});
+    views.push_back({&leaf, &program_.layouts[static_cast<std::size_t>(program_.slots[slot].layout)],
+                     concrete(program_.slots[slot].type.shape, Bindings{}), bound.boxes[slot], at(bound.slots[slot])});
   }
   return views;
 }
@@ -269,7 +281,8 @@ double Executor::output(const std::string& name) const {
   for (const auto& [known, slot] : program_.outputs) {
     if (known != name) continue;
     const std::byte* data = at(variants_.front()->bound.slots[static_cast<std::size_t>(slot)]);
-    return options_.precision == Precision::kFp64 ? *reinterpret_cast<const double*>(data) : static_cast<double>(*reinterpret_cast<const float*>(data));
+    return options_.precision == Precision::kFp64 ? *reinterpret_cast<const double*>(data)
+                                                  : static_cast<double>(*reinterpret_cast<const float*>(data));
   }
   throw InternalError("[executor] an output that is read is one of the program");
 }
@@ -278,7 +291,8 @@ void Executor::step(const FeedFunction& feed) {
   const BoundProgram& bound = variants_.front()->bound;
   for (std::size_t i = 0; i < program_.slots.size(); ++i) {
     if (!program_.slots[i].accumulates || paced()) continue;
-    std::memset(at(bound.slots[i]), 0, static_cast<std::size_t>(volume(bound.boxes[i])) * element_bytes(options_.precision));
+    std::memset(at(bound.slots[i]), 0,
+                static_cast<std::size_t>(volume(bound.boxes[i])) * element_bytes(options_.precision));
   }
   for (const Feed& f : program_.feeds) {
     if (f.time != Time::kStep || paced()) continue;
@@ -289,7 +303,8 @@ void Executor::step(const FeedFunction& feed) {
   for (const Action& action : actions_) {
     const std::size_t forward = 1 + 2 * static_cast<std::size_t>(action.virtual_stage);
     const std::size_t section = action.kind == ActionKind::kForward ? forward : forward + 1;
-    run_section(section, *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed, action.micro_batch);
+    run_section(section, *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed,
+                action.micro_batch);
   }
   run_section(program_.sections.size() - 1, *variants_.front(), feed, -1);
 }
@@ -328,7 +343,9 @@ void Executor::run_section(std::size_t index, Variant& variant, const FeedFuncti
     for (std::size_t i = 0; i < compute.results.size(); ++i) compute.results[i] = at(compute.bound->results[i]);
     compute.kernel->run(compute.operands, compute.results, workspace_);
     if (tracing_ && !found_ && !finite(compute)) {
-      found_ = NonFinite{micro_batch, program_.sections[index].virtual_stage, fmt::format("{}#{}", compute.bound->step->op->name(), hspmd::index(compute.bound->step->value))};
+      found_ =
+          NonFinite{micro_batch, program_.sections[index].virtual_stage,
+                    fmt::format("{}#{}", compute.bound->step->op->name(), hspmd::index(compute.bound->step->value))};
     }
   }
   ++section_runs_[index];
@@ -341,7 +358,10 @@ void Executor::guard_outbox(RunSection& section) {
     RunExchange& exchange = *step.exchange;
     for (std::size_t r = 0; r < exchange.rounds.size(); ++r) {
       const std::uint64_t before = exchange.state->expected_before[r];
-      if (before > 0) generation_.wait_released(exchange.channel, static_cast<int>(r), before, {rank_, "wait for readers of what was sent", exchange.tensor.c_str(), exchange.bytes});
+      if (before > 0)
+        generation_.wait_released(
+            exchange.channel, static_cast<int>(r), before,
+            {rank_, "wait for readers of what was sent", exchange.tensor.c_str(), exchange.bytes});
     }
   }
 }
@@ -351,7 +371,8 @@ void Executor::show(RunExchange& exchange, std::size_t r) {
   exchange.state->expected_before[r] = exchange.state->expected[r];
   if (round.readers == 0) return;
   const std::size_t size = static_cast<std::size_t>(exchange.bound->step->size);
-  const std::size_t offset = exchange.table + ((exchange.state->times % 2) * exchange.rounds.size() + r) * size * sizeof(std::uint64_t);
+  const std::size_t offset =
+      exchange.table + ((exchange.state->times % 2) * exchange.rounds.size() + r) * size * sizeof(std::uint64_t);
   auto* table = reinterpret_cast<std::uint64_t*>(memory_ + offset);
   for (const auto& [ordinal, address] : round.shows) table[ordinal] = static_cast<std::uint64_t>(at(address) - memory_);
   exchange.state->expected[r] += round.readers;
@@ -365,7 +386,8 @@ void Executor::run_exchange(RunExchange& exchange) {
     settle_pace();
     show(exchange, r);
     for (const int peer : round.peers) {
-      peer_tables_[static_cast<std::size_t>(peer)] = generation_.acquire(peer, exchange.channel, static_cast<int>(r), exchange.state->times + 1, site);
+      peer_tables_[static_cast<std::size_t>(peer)] =
+          generation_.acquire(peer, exchange.channel, static_cast<int>(r), exchange.state->times + 1, site);
     }
     if (paced() && !round.peers.empty()) {
       pace(exchange.seconds / static_cast<double>(exchange.rounds.size()));
@@ -377,22 +399,27 @@ void Executor::run_exchange(RunExchange& exchange) {
         const Device device = reading.pull.devices[s];
         const int peer = rank_of_device_[static_cast<std::size_t>(device)];
         const bool own = device == program_.device;
-        source_pointers_[s] = own ? at(reading.own_source) : generation_.segment(peer) + peer_tables_[static_cast<std::size_t>(peer)][reading.ordinal];
+        source_pointers_[s] =
+            own ? at(reading.own_source)
+                : generation_.segment(peer) + peer_tables_[static_cast<std::size_t>(peer)][reading.ordinal];
       }
-      run_strided(reading.pull, reading.type, reading.reduction, at(reading.mine), {source_pointers_.data(), source_pointers_.data() + reading.pull.devices.size()});
+      run_strided(reading.pull, reading.type, reading.reduction, at(reading.mine),
+                  {source_pointers_.data(), source_pointers_.data() + reading.pull.devices.size()});
     }
     for (const int peer : round.peers) generation_.release(peer, exchange.channel, static_cast<int>(r));
   }
   ++exchange.state->times;
   if (exchange.bound->step->crossing != Crossing::kWithin) return;
   for (std::size_t r = 0; r < exchange.rounds.size(); ++r) {
-    if (exchange.rounds[r].readers > 0) generation_.wait_released(exchange.channel, static_cast<int>(r), exchange.state->expected[r], site);
+    if (exchange.rounds[r].readers > 0)
+      generation_.wait_released(exchange.channel, static_cast<int>(r), exchange.state->expected[r], site);
   }
 }
 
 void Executor::pace(double seconds) {
   const auto now = std::chrono::steady_clock::now();
-  paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                   std::chrono::duration<double>(seconds));
   constexpr auto kWorthASleep = std::chrono::microseconds(200);
   if (paced_until_ - now > kWorthASleep) std::this_thread::sleep_until(paced_until_);
 }
@@ -405,8 +432,9 @@ bool Executor::finite(const RunCompute& compute) const {
   for (std::size_t i = 0; i < compute.results.size(); ++i) {
     const std::int64_t n = volume(compute.bound->result_boxes[i]);
     for (std::int64_t e = 0; e < n; ++e) {
-      const double value = options_.precision == Precision::kFp64 ? static_cast<const double*>(compute.results[i])[e]
-                                                                  : static_cast<double>(static_cast<const float*>(compute.results[i])[e]);
+      const double value = options_.precision == Precision::kFp64
+                               ? static_cast<const double*>(compute.results[i])[e]
+                               : static_cast<double>(static_cast<const float*>(compute.results[i])[e]);
       if (!std::isfinite(value)) return false;
     }
   }
@@ -419,7 +447,8 @@ std::optional<NonFinite> Executor::find_non_finite(const FeedFunction& feed) {
   run_section(0, *variants_.front(), feed, -1);
   for (const Action& action : actions_) {
     if (action.kind != ActionKind::kForward) continue;
-    run_section(1 + 2 * static_cast<std::size_t>(action.virtual_stage), *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed,
+    run_section(1 + 2 * static_cast<std::size_t>(action.virtual_stage),
+                *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed,
                 action.micro_batch);
   }
   tracing_ = false;

@@ -53,8 +53,8 @@ class Executor {
  public:
   // program, generation and cluster must outlive it. The device's rank in the generation is given.
   // Throws InvalidArgument when the program needs more memory than the cluster gives the device.
-  Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank, const std::vector<int>& rank_of_device,
-           const Cluster& cluster);
+  Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank,
+           const std::vector<int>& rank_of_device, const Cluster& cluster);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -108,7 +108,9 @@ class Executor {
   [[nodiscard]] bool paced() const { return options_.backend == Backend::kPaced; }
   void pace(double seconds);  // the device's clock goes on
   void settle_pace();         // waits until the device's clock is reached
-  [[nodiscard]] std::byte* at(const Address& address) const { return base_[static_cast<std::size_t>(address.scope)] + address.offset; }
+  [[nodiscard]] std::byte* at(const Address& address) const {
+    return base_[static_cast<std::size_t>(address.scope)] + address.offset;
+  }
 
   const Program& program_;
   ExecutorOptions options_;
@@ -117,7 +119,7 @@ class Executor {
   const std::vector<int>& rank_of_device_;
   Actions actions_;
   int in_flight_ = 1;
-  std::vector<std::unique_ptr<Variant>> variants_;       // by distinct micro-batch size
+  std::vector<std::unique_ptr<Variant>> variants_;  // by distinct micro-batch size
   std::vector<std::size_t> variant_of_micro_batch_;
   std::vector<std::unique_ptr<ChannelState>> channels_;  // of each exchange instruction
   std::vector<std::vector<std::size_t>> channel_of_;     // [section][instruction]
@@ -128,7 +130,7 @@ class Executor {
   std::byte* memory_ = nullptr;
   std::byte* workspace_ = nullptr;
   std::size_t memory_bytes_ = 0;
-  std::vector<const void*> source_pointers_;  // of the pull that runs: the buffers, then where a run reads
+  std::vector<const void*> source_pointers_;       // of the pull that runs: the buffers, then where a run reads
   std::vector<const std::uint64_t*> peer_tables_;  // by rank, of the round that runs
   std::chrono::steady_clock::time_point paced_until_;
   bool tracing_ = false;
@@ -136,6 +138,7 @@ class Executor {
 };
 
 // The element of a leaf's initial value at a global index: the same under every layout.
-[[nodiscard]] double initial_element(const Initializer& initializer, std::uint64_t seed, const std::string& name, std::uint64_t index);
+[[nodiscard]] double initial_element(const Initializer& initializer, std::uint64_t seed, const std::string& name,
+                                     std::uint64_t index);
 
 }  // namespace hspmd

@@ -21,15 +21,21 @@ std::uint64_t hash(const std::string& text) {  // FNV-1a
   return h;
 }
 
-double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53; }
+double uniform(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53;
+}
 
 }  // namespace
 
-double initial_element(const Initializer& initializer, std::uint64_t seed, const std::string& name, std::uint64_t index) {
+double initial_element(const Initializer& initializer, std::uint64_t seed, const std::string& name,
+                       std::uint64_t index) {
   switch (initializer.kind) {
-    case Initializer::Kind::kZeros: return 0;
-    case Initializer::Kind::kOnes: return 1;
-    case Initializer::Kind::kNormal: break;
+    case Initializer::Kind::kZeros:
+      return 0;
+    case Initializer::Kind::kOnes:
+      return 1;
+    case Initializer::Kind::kNormal:
+      break;
   }
   const std::uint64_t stream = mix(mix(seed) ^ hash(name));
   const double u = uniform(mix(stream + 2 * index));

@@ -11,7 +11,10 @@ template <typename T, Reduction kOp>
 void combine(T* mine, const void* const* buffers, std::size_t count, std::int64_t n) {
   const auto source = [&](std::size_t s) { return static_cast<const T*>(buffers[s]); };
   if (count == 0) {
-    std::fill_n(mine, n, kOp == Reduction::kSum ? T{0} : std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest());
+    std::fill_n(mine, n,
+                kOp == Reduction::kSum                 ? T{0}
+                : std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                       : std::numeric_limits<T>::lowest());
     return;
   }
   if (count == 1) {
@@ -27,7 +30,8 @@ void combine(T* mine, const void* const* buffers, std::size_t count, std::int64_
     for (std::int64_t i = begin; i < end; ++i) mine[i] = kOp == Reduction::kSum ? a[i] + b[i] : std::max(a[i], b[i]);
     for (std::size_t s = 2; s < count; ++s) {
       const T* c = source(s);
-      for (std::int64_t i = begin; i < end; ++i) mine[i] = kOp == Reduction::kSum ? mine[i] + c[i] : std::max(mine[i], c[i]);
+      for (std::int64_t i = begin; i < end; ++i)
+        mine[i] = kOp == Reduction::kSum ? mine[i] + c[i] : std::max(mine[i], c[i]);
     }
   }
 }
@@ -91,7 +95,8 @@ StridedPull make_strided(const Pull& pull) {
   made.run = 1;
   std::size_t outer = rank;
   while (outer > 0) {
-    const bool contiguous = std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[outer - 1] == made.run; });
+    const bool contiguous =
+        std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[outer - 1] == made.run; });
     if (!contiguous && pull.box[outer - 1].size() != 1) break;
     made.run *= pull.box[outer - 1].size();
     --outer;
@@ -105,7 +110,8 @@ StridedPull make_strided(const Pull& pull) {
   return made;
 }
 
-void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const PullSources& sources) {
+void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine,
+                 const PullSources& sources) {
   switch (type) {
     case ElementType::kFp32:
       run_reduction<float>(pull, reduction, mine, sources);

@@ -9,11 +9,11 @@
 namespace hspmd {
 
 struct StridedPull {
-  std::int64_t run = 0;                     // contiguous elements
-  std::vector<std::int64_t> extents;        // outer loops, the slowest first
+  std::int64_t run = 0;                            // contiguous elements
+  std::vector<std::int64_t> extents;               // outer loops, the slowest first
   std::vector<std::vector<std::int64_t>> strides;  // [buffer][loop]; buffer 0 is mine, then the sources
-  std::vector<std::int64_t> offsets;        // [buffer], elements
-  std::vector<Device> devices;              // of the sources
+  std::vector<std::int64_t> offsets;               // [buffer], elements
+  std::vector<Device> devices;                     // of the sources
 };
 
 [[nodiscard]] StridedPull make_strided(const Pull& pull);
@@ -27,6 +27,7 @@ struct PullSources {
 };
 
 // Writes the sum (or max) of the sources into mine; buffers as in StridedPull. No source: the neutral element.
-void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine, const PullSources& sources);
+void run_strided(const StridedPull& pull, ElementType type, Reduction reduction, void* mine,
+                 const PullSources& sources);
 
 }  // namespace hspmd

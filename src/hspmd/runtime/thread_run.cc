@@ -5,7 +5,8 @@
 
 namespace hspmd {
 
-ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices, const ThreadRunOptions& options, const Cluster& cluster)
+ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices,
+                     const ThreadRunOptions& options, const Cluster& cluster)
     : devices_(devices), precision_(options.precision) {
   rank_of_device_.assign(static_cast<std::size_t>(*std::max_element(devices.begin(), devices.end())) + 1, -1);
   int channels = 0;
@@ -14,7 +15,8 @@ ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Dev
     rank_of_device_[static_cast<std::size_t>(devices[r])] = static_cast<int>(r);
     channels = std::max(channels, programs_.back().channels);
   }
-  generation_ = std::make_unique<Generation>(static_cast<int>(devices.size()), channels, std::chrono::duration<double>(options.timeout_s));
+  generation_ = std::make_unique<Generation>(static_cast<int>(devices.size()), channels,
+                                             std::chrono::duration<double>(options.timeout_s));
   if (options.backend == Backend::kAten) limit_kernel_threads(1);
   for (std::size_t r = 0; r < devices.size(); ++r) {
     ExecutorOptions own;
@@ -24,7 +26,8 @@ ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Dev
     own.sequence_length = options.sequence_length;
     own.schedule = options.schedule;
     own.seed = options.seed;
-    executors_.push_back(std::make_unique<Executor>(programs_[r], own, *generation_, static_cast<int>(r), rank_of_device_, cluster));
+    executors_.push_back(
+        std::make_unique<Executor>(programs_[r], own, *generation_, static_cast<int>(r), rank_of_device_, cluster));
   }
 }
 
@@ -62,7 +65,8 @@ TrainState ThreadRun::state() {
   for (std::size_t r = 0; r < executors_.size(); ++r) {
     for (const Executor::LeafView& view : executors_[r]->leaves()) {
       if (view.leaf->kind == LeafKind::kConstant) continue;
-      const auto known = state.tensors.try_emplace(view.leaf->name, StateTensor{view.leaf->name, *view.layout, view.shape, {}}).first;
+      const auto known =
+          state.tensors.try_emplace(view.leaf->name, StateTensor{view.leaf->name, *view.layout, view.shape, {}}).first;
       known->second.shards[devices_[r]] = {view.box, view.data};
     }
   }
@@ -89,7 +93,8 @@ std::string ThreadRun::find_non_finite(const FeedFunction& feed) {
     device = devices_[r];
   }
   if (first == nullptr) return "all forward values are finite; it appeared in the backward pass";
-  return fmt::format("it appeared first in {} on device {}, stage {}, micro-batch {}", first->value, device, first->virtual_stage, first->micro_batch);
+  return fmt::format("it appeared first in {} on device {}, stage {}, micro-batch {}", first->value, device,
+                     first->virtual_stage, first->micro_batch);
 }
 
 std::vector<std::size_t> ThreadRun::memory_bytes() const {

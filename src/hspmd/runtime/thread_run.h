@@ -29,7 +29,8 @@ struct ThreadRunOptions {
 class ThreadRun {
  public:
   // Specialises and binds all devices. Throws what they throw.
-  ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices, const ThreadRunOptions& options, const Cluster& cluster);
+  ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices, const ThreadRunOptions& options,
+            const Cluster& cluster);
 
   void initialise();
   // One step on all devices. The first failure of any rank is rethrown, naming all that failed.

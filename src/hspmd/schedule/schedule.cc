@@ -88,7 +88,9 @@ std::optional<std::string> why_deadlocked(const std::vector<Actions>& lists) {
       }
     }
     for (std::size_t s = 0; s < lists.size(); ++s) {
-      const bool free = std::all_of(posted[s].begin(), posted[s].end(), [&](const Message& m) { return std::find(met.begin(), met.end(), m) != met.end(); });
+      const bool free = std::all_of(posted[s].begin(), posted[s].end(), [&](const Message& m) {
+        return std::find(met.begin(), met.end(), m) != met.end();
+      });
       if (!free || at[s] >= lists[s].size()) continue;
       ++at[s];
       post(s);
@@ -96,14 +98,17 @@ std::optional<std::string> why_deadlocked(const std::vector<Actions>& lists) {
     }
   }
   for (std::size_t s = 0; s < lists.size(); ++s) {
-    if (at[s] < lists[s].size()) return fmt::format("stage {} waits for ever before {}", s, to_string(Actions{lists[s][at[s]]}));
+    if (at[s] < lists[s].size())
+      return fmt::format("stage {} waits for ever before {}", s, to_string(Actions{lists[s][at[s]]}));
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-const char* to_string(ScheduleKind kind) { return kind == ScheduleKind::kGPipe ? "gpipe" : "1f1b"; }
+const char* to_string(ScheduleKind kind) {
+  return kind == ScheduleKind::kGPipe ? "gpipe" : "1f1b";
+}
 
 Actions actions(ScheduleKind kind, int stage, int stages, int micro_batches) {
   check_internal(stage >= 0 && stage < stages && micro_batches >= 0, "a stage is one of its pipeline");
@@ -148,11 +153,13 @@ Actions parse_actions(std::string_view text) {
       int value = absent;
       const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
       const bool whole = error == std::errc{} && end == digits.data() + digits.size() && value >= 0;
-      if (!whole && !(digits.empty() && absent >= 0)) invalid("[schedule] an action must read like F0, B3 or 1F2. Received \"{}\".", word);
+      if (!whole && !(digits.empty() && absent >= 0))
+        invalid("[schedule] an action must read like F0, B3 or 1F2. Received \"{}\".", word);
       return value;
     };
     const std::size_t letter = word.find_first_of(kLetters);
-    if (letter == std::string::npos) invalid("[schedule] an action must read like F0, B3 or 1F2. Received \"{}\".", word);
+    if (letter == std::string::npos)
+      invalid("[schedule] an action must read like F0, B3 or 1F2. Received \"{}\".", word);
     Action action;
     action.kind = static_cast<ActionKind>(kLetters.find(word[letter]));
     action.virtual_stage = number(std::string_view(word).substr(0, letter), 0);

@@ -19,7 +19,8 @@ TEST(Schedule, EveryScheduleIsCompleteAndFreeOfDeadlock) {
       for (int micro_batches = 0; micro_batches <= 9; ++micro_batches) {
         const auto lists = all_stages(kind, stages, micro_batches);
 
-        EXPECT_EQ(why_invalid(lists, micro_batches), std::nullopt) << to_string(kind) << " " << stages << " " << micro_batches;
+        EXPECT_EQ(why_invalid(lists, micro_batches), std::nullopt)
+            << to_string(kind) << " " << stages << " " << micro_batches;
       }
     }
   }

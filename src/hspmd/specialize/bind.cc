@@ -44,10 +44,13 @@ class Binder {
   }
 
  private:
-  [[nodiscard]] std::size_t element_bytes(const TensorType& type) const { return type.dtype == DType::kInt32 ? 4 : request_.float_bytes; }
+  [[nodiscard]] std::size_t element_bytes(const TensorType& type) const {
+    return type.dtype == DType::kInt32 ? 4 : request_.float_bytes;
+  }
   [[nodiscard]] std::size_t& region(Scope scope) { return bound_.bytes[static_cast<std::size_t>(scope)]; }
   [[nodiscard]] std::size_t bytes_of(int slot) const {
-    return static_cast<std::size_t>(volume(bound_.boxes[static_cast<std::size_t>(slot)])) * element_bytes(program_.slots[static_cast<std::size_t>(slot)].type);
+    return static_cast<std::size_t>(volume(bound_.boxes[static_cast<std::size_t>(slot)])) *
+           element_bytes(program_.slots[static_cast<std::size_t>(slot)].type);
   }
 
   void measure_slots() {
@@ -107,7 +110,9 @@ class Binder {
     region(Scope::kSection) = std::max(region(Scope::kSection), packer.peak());
   }
 
-  [[nodiscard]] bool in_section(int slot) const { return program_.slots[static_cast<std::size_t>(slot)].scope == Scope::kSection; }
+  [[nodiscard]] bool in_section(int slot) const {
+    return program_.slots[static_cast<std::size_t>(slot)].scope == Scope::kSection;
+  }
 
   void place(int slot, Packer& packer, std::map<int, std::size_t>& live) {
     const std::size_t offset = packer.place(bytes_of(slot));
@@ -115,13 +120,15 @@ class Binder {
     live[slot] = offset;
   }
 
-  void place_results(const ComputeStep& step, std::size_t i, const std::map<int, std::size_t>& last_use, Packer& packer, std::map<int, std::size_t>& live) {
+  void place_results(const ComputeStep& step, std::size_t i, const std::map<int, std::size_t>& last_use, Packer& packer,
+                     std::map<int, std::size_t>& live) {
     for (std::size_t r = 0; r < step.results.size(); ++r) {
       const int slot = step.results[r];
       if (!in_section(slot) || live.contains(slot)) continue;
       const int overwritten = step.op->overwrites(static_cast<int>(r));
       const int operand = overwritten < 0 ? -1 : step.operands[static_cast<std::size_t>(overwritten)];
-      const bool takes = operand >= 0 && live.contains(operand) && last_use.at(operand) == i && bytes_of(operand) == bytes_of(slot) &&
+      const bool takes = operand >= 0 && live.contains(operand) && last_use.at(operand) == i &&
+                         bytes_of(operand) == bytes_of(slot) &&
                          std::count(step.operands.begin(), step.operands.end(), operand) == 1;
       if (!takes) {
         place(slot, packer, live);
@@ -154,9 +161,11 @@ class Binder {
       for (int state = 0; state < t.exchange.states; ++state) {
         Address address;
         if (state == 0 && transfer.from_slot >= 0) address = bound_.slots[static_cast<std::size_t>(transfer.from_slot)];
-        if (state + 1 == t.exchange.states && transfer.to_slot >= 0) address = bound_.slots[static_cast<std::size_t>(transfer.to_slot)];
+        if (state + 1 == t.exchange.states && transfer.to_slot >= 0)
+          address = bound_.slots[static_cast<std::size_t>(transfer.to_slot)];
         if (state > 0 && state + 1 < t.exchange.states) {
-          const auto bytes = static_cast<std::size_t>(t.exchange.elements[static_cast<std::size_t>(state) - 1]) * t.element_bytes;
+          const auto bytes =
+              static_cast<std::size_t>(t.exchange.elements[static_cast<std::size_t>(state) - 1]) * t.element_bytes;
           if (step.crossing == Crossing::kWithin) {
             scratch.push_back(packer.place(bytes));
             address = {Scope::kSection, scratch.back()};
@@ -199,7 +208,8 @@ MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t
   for (std::size_t s = 0; s < kScopes; ++s) {
     std::size_t copies = 1;
     if (static_cast<Scope>(s) == Scope::kStash) copies = static_cast<std::size_t>(in_flight);
-    if (static_cast<Scope>(s) == Scope::kOutbox) copies = 2 * (program.sections.size() - 2);  // two for each section of a micro-batch
+    if (static_cast<Scope>(s) == Scope::kOutbox)
+      copies = 2 * (program.sections.size() - 2);  // two for each section of a micro-batch
     layout.begin[s] = layout.total;
     layout.total += aligned(bytes[s]) * copies;
   }
@@ -215,10 +225,13 @@ std::optional<std::string> why_too_large(const Cluster& cluster, Device device, 
   const DeviceType& type = cluster.type_of(device);
   if (type.memory_bytes <= 0 || static_cast<double>(bytes) <= type.memory_bytes) return std::nullopt;
   constexpr double kGiB = 1 << 30;
-  return fmt::format("device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches", device, type.name,
-                     static_cast<double>(bytes) / kGiB, type.memory_bytes / kGiB);
+  return fmt::format(
+      "device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches",
+      device, type.name, static_cast<double>(bytes) / kGiB, type.memory_bytes / kGiB);
 }
 
-BoundProgram bind(const Program& program, const BindRequest& request) { return Binder(program, request).run(); }
+BoundProgram bind(const Program& program, const BindRequest& request) {
+  return Binder(program, request).run();
+}
 
 }  // namespace hspmd

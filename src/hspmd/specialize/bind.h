@@ -38,8 +38,8 @@ struct BoundTransfer {
   std::vector<Address> states;  // the buffer of each state; meaningless where this device holds none
   std::size_t element_bytes = 4;
   bool integers = false;
-  std::int64_t bytes = 0;       // what the plan moves in all
-  double seconds = 0;           // predicted on the cluster's links
+  std::int64_t bytes = 0;  // what the plan moves in all
+  double seconds = 0;      // predicted on the cluster's links
 };
 
 struct BoundExchange {
@@ -57,7 +57,7 @@ struct BoundSection {
 };
 
 struct BoundProgram {
-  std::vector<BoundSection> sections;           // as in the program
+  std::vector<BoundSection> sections;  // as in the program
   std::vector<Address> slots;
   std::vector<Box> boxes;                       // of each slot, in global coordinates
   std::array<std::size_t, kScopes> bytes = {};  // of each region; of kStash and kOutbox one copy
@@ -68,7 +68,8 @@ struct MemoryLayout {
   std::array<std::size_t, kScopes> begin = {};
   std::size_t total = 0;
 };
-[[nodiscard]] MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes, int in_flight);
+[[nodiscard]] MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes,
+                                          int in_flight);
 
 // What the device's stage does under a schedule; nothing where its stage has no layers.
 [[nodiscard]] Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches);
@@ -76,7 +77,9 @@ struct MemoryLayout {
 // Why so many bytes do not fit the device; nullopt when they do.
 [[nodiscard]] std::optional<std::string> why_too_large(const Cluster& cluster, Device device, std::size_t bytes);
 
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 struct BindRequest {
   Bindings sizes;

@@ -46,7 +46,8 @@ class Checker {
     std::array<std::size_t, kScopes> bytes = {};
     std::set<std::int64_t> sizes(pipeline.micro_batch_sizes.begin(), pipeline.micro_batch_sizes.end());
     for (const std::int64_t size : sizes) {
-      const BoundProgram bound = bind(program, {{{kBatch, size}, {kSequence, r_.sequence_length}}, r_.float_bytes, r_.cluster});
+      const BoundProgram bound =
+          bind(program, {{{kBatch, size}, {kSequence, r_.sequence_length}}, r_.float_bytes, r_.cluster});
       for (std::size_t s = 0; s < kScopes; ++s) bytes[s] = std::max(bytes[s], bound.bytes[s]);
       collect(program, bound, size);
     }
@@ -60,7 +61,9 @@ class Checker {
       for (const BoundInstruction& instruction : section.instructions) {
         const auto* exchange = std::get_if<BoundExchange>(&instruction);
         if (exchange == nullptr) continue;
-        for (const BoundTransfer& t : exchange->transfers) collect_transfer(program.device, t, {static_cast<int>(section.kind), exchange->step->channel, 0, each ? size : 0, 0, 0});
+        for (const BoundTransfer& t : exchange->transfers)
+          collect_transfer(program.device, t,
+                           {static_cast<int>(section.kind), exchange->step->channel, 0, each ? size : 0, 0, 0});
       }
     }
   }
@@ -86,10 +89,14 @@ class Checker {
 
   void match_messages() {
     for (const auto& [message, name] : sent_) {
-      if (!received_.contains(message)) problems_.push_back(fmt::format("{}: device {} sends what device {} does not receive", name, message.from, message.to));
+      if (!received_.contains(message))
+        problems_.push_back(
+            fmt::format("{}: device {} sends what device {} does not receive", name, message.from, message.to));
     }
     for (const auto& [message, name] : received_) {
-      if (!sent_.contains(message)) problems_.push_back(fmt::format("{}: device {} waits for what device {} does not send", name, message.to, message.from));
+      if (!sent_.contains(message))
+        problems_.push_back(
+            fmt::format("{}: device {} waits for what device {} does not send", name, message.to, message.from));
     }
   }
 
@@ -97,8 +104,10 @@ class Checker {
     for (const auto& [pipeline, stages] : schedules_) {
       std::vector<Actions> lists;
       for (const auto& [stage, list] : stages) lists.push_back(list);
-      const auto count = static_cast<int>(r_.strategy->pipelines[static_cast<std::size_t>(pipeline)].micro_batch_sizes.size());
-      if (const auto why = why_invalid(lists, count)) problems_.push_back(fmt::format("pipeline {}: {}", pipeline, *why));
+      const auto count =
+          static_cast<int>(r_.strategy->pipelines[static_cast<std::size_t>(pipeline)].micro_batch_sizes.size());
+      if (const auto why = why_invalid(lists, count))
+        problems_.push_back(fmt::format("pipeline {}: {}", pipeline, *why));
     }
   }
 
@@ -111,6 +120,8 @@ class Checker {
 
 }  // namespace
 
-std::vector<std::string> check(const CheckRequest& request) { return Checker(request).run(); }
+std::vector<std::string> check(const CheckRequest& request) {
+  return Checker(request).run();
+}
 
 }  // namespace hspmd

@@ -17,7 +17,7 @@ struct CheckRequest {
   const Graph* graph = nullptr;
   const Plan* plan = nullptr;
   const Strategy* strategy = nullptr;
-  const Cluster* cluster = nullptr;       // its memory limits hold
+  const Cluster* cluster = nullptr;  // its memory limits hold
   std::int64_t sequence_length = 128;
   std::size_t float_bytes = 4;
 };

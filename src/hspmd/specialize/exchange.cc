@@ -55,14 +55,17 @@ class Localiser {
   }
 
  private:
-  static bool has(const std::vector<Device>& devices, Device d) { return std::find(devices.begin(), devices.end(), d) != devices.end(); }
+  static bool has(const std::vector<Device>& devices, Device d) {
+    return std::find(devices.begin(), devices.end(), d) != devices.end();
+  }
 
   void add(std::size_t s, const Move& move) {
     const bool reads = has(move.destinations, device_);
     const bool shows = has(move.sources, device_);
     if (!reads && !shows) return;
     const auto state = static_cast<int>(s);
-    const bool all = move.sources.size() > 1 && move.sources.size() == move.destinations.size() && plan_.stages[s].to && reads && shows &&
+    const bool all = move.sources.size() > 1 && move.sources.size() == move.destinations.size() && plan_.stages[s].to &&
+                     reads && shows &&
                      std::is_permutation(move.sources.begin(), move.sources.end(), move.destinations.begin());
     const std::size_t n = move.sources.size();
     if (all && volume(move.box) >= kTwoPhaseElements && part_of(move.box, 0, n)) {
@@ -166,7 +169,8 @@ class Localiser {
 
 }  // namespace
 
-LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device) {
+LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape,
+                             Device device) {
   return Localiser(plan, from, to, shape, device).run();
 }
 

@@ -37,8 +37,8 @@ struct Pull {
 };
 
 struct Round {
-  int shows = -1;             // the state whose buffer others read in this round; -1: nobody reads
-  int fills = 0;              // the state whose buffer the pulls write
+  int shows = -1;  // the state whose buffer others read in this round; -1: nobody reads
+  int fills = 0;   // the state whose buffer the pulls write
   std::vector<Pull> pulls;
   std::vector<Device> readers;  // other devices that read mine, ascending
 };
@@ -51,6 +51,7 @@ struct LocalExchange {
   int states = 2;
 };
 
-[[nodiscard]] LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device);
+[[nodiscard]] LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to,
+                                           const Shape& shape, Device device);
 
 }  // namespace hspmd

@@ -119,6 +119,8 @@ class SumFuser {
 
 }  // namespace
 
-void fuse_sums(Program& program) { SumFuser(program).run(); }
+void fuse_sums(Program& program) {
+  SumFuser(program).run();
+}
 
 }  // namespace hspmd

@@ -10,8 +10,8 @@ namespace {
 const std::vector<Device>& devices_in(const Graph& graph, Layouts& layouts, ValueId value, int pipeline) {
   const Annotation& anchor = layouts.anchor(value);
   if (pipeline >= static_cast<int>(anchor.subgroups().size())) {
-    invalid("[pipelines] every activation must have a part in each pipeline; {} has {} subgroups: {}", graph.label(value),
-            anchor.subgroups().size(), to_string(anchor));
+    invalid("[pipelines] every activation must have a part in each pipeline; {} has {} subgroups: {}",
+            graph.label(value), anchor.subgroups().size(), to_string(anchor));
   }
   return anchor.subgroups()[static_cast<std::size_t>(pipeline)].devices();
 }
@@ -20,12 +20,15 @@ bool disjoint(const std::vector<Device>& a, const std::vector<Device>& b) {
   return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
 }
 
-bool forward_activation(const Node& node) { return node.time == Time::kMicroBatch && node.phase == Phase::kForward; }
+bool forward_activation(const Node& node) {
+  return node.time == Time::kMicroBatch && node.phase == Phase::kForward;
+}
 
 // An accumulation runs with the micro-batch value it sums.
 bool runs_each_micro_batch(const Graph& graph, const Node& node) {
   if (node.time == Time::kMicroBatch) return true;
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return graph.producer(v).time == Time::kMicroBatch; });
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId v) { return graph.producer(v).time == Time::kMicroBatch; });
 }
 
 class Viewer {
@@ -75,7 +78,8 @@ class Viewer {
     std::vector<int> used(graph_.nodes().size(), kUnset);
     for (std::size_t n = graph_.nodes().size(); n-- > 0;) {
       const Node& node = graph_.nodes()[n];
-      if (!forward_activation(node) && !(node.phase == Phase::kForward && runs_each_micro_batch(graph_, node))) continue;
+      if (!forward_activation(node) && !(node.phase == Phase::kForward && runs_each_micro_batch(graph_, node)))
+        continue;
       int& stage = view_.virtual_stage[n];
       if (stage == kUnset) stage = used[n];
       if (stage == kUnset) continue;
@@ -105,7 +109,8 @@ class Viewer {
       const Node& node = graph_.nodes()[n];
       if (node.phase != Phase::kBackward || !node.origin) continue;
       const bool of_parameter = graph_.node(*node.origin).time == Time::kStep && !node.inputs.empty();
-      view_.virtual_stage[n] = of_parameter ? stage_of(node.inputs.front()) : view_.virtual_stage[static_cast<std::size_t>(*node.origin)];
+      view_.virtual_stage[n] =
+          of_parameter ? stage_of(node.inputs.front()) : view_.virtual_stage[static_cast<std::size_t>(*node.origin)];
     }
   }
 
@@ -118,7 +123,9 @@ class Viewer {
 
 }  // namespace
 
-PipelineView view_pipeline(const Graph& graph, Layouts& layouts, int pipeline) { return Viewer(graph, layouts, pipeline).run(); }
+PipelineView view_pipeline(const Graph& graph, Layouts& layouts, int pipeline) {
+  return Viewer(graph, layouts, pipeline).run();
+}
 
 int pipeline_count(const Graph& graph, Layouts& layouts) {
   for (const Node& node : graph.nodes()) {

@@ -22,7 +22,9 @@
 namespace hspmd {
 
 enum class SectionKind { kPre, kForward, kBackward, kPost };
-[[nodiscard]] constexpr bool each_micro_batch(SectionKind kind) { return kind == SectionKind::kForward || kind == SectionKind::kBackward; }
+[[nodiscard]] constexpr bool each_micro_batch(SectionKind kind) {
+  return kind == SectionKind::kForward || kind == SectionKind::kBackward;
+}
 
 // How long a slot's memory lives.
 enum class Scope {
@@ -34,11 +36,11 @@ enum class Scope {
 };
 
 struct Slot {
-  ValueId value{};            // the first value that lies here
+  ValueId value{};  // the first value that lies here
   TensorType type;
-  int layout = 0;             // index into Program::layouts
+  int layout = 0;  // index into Program::layouts
   Scope scope = Scope::kSection;
-  bool accumulates = false;   // zeroed when a step begins
+  bool accumulates = false;  // zeroed when a step begins
 };
 
 struct ComputeStep {
@@ -46,8 +48,8 @@ struct ComputeStep {
   Attributes attributes;
   std::vector<int> operands;  // slots
   std::vector<int> results;
-  bool adds = false;          // adds into its result
-  ValueId value{};            // its first result, for messages
+  bool adds = false;  // adds into its result
+  ValueId value{};    // its first result, for messages
 };
 
 // One tensor of an exchange. Slots are -1 where this device has no part on that side.
@@ -62,8 +64,8 @@ struct Transfer {
 };
 
 enum class Crossing {
-  kWithin,   // all take part at once
-  kSends,    // to another stage; the receiver takes part when its own section comes
+  kWithin,  // all take part at once
+  kSends,   // to another stage; the receiver takes part when its own section comes
   kReceives,
 };
 
@@ -99,16 +101,16 @@ struct LeafSlot {
 
 struct Program {
   Device device = 0;
-  int pipeline = 0;            // index of its subgroup in the layouts of activations
-  int stages = 1;              // virtual stages of its pipeline
+  int pipeline = 0;                 // index of its subgroup in the layouts of activations
+  int stages = 1;                   // virtual stages of its pipeline
   std::vector<int> virtual_stages;  // its own
   std::deque<Annotation> layouts;
   std::vector<Slot> slots;
-  std::vector<Section> sections;   // Pre, then Forward and Backward by virtual stage, then Post
+  std::vector<Section> sections;  // Pre, then Forward and Backward by virtual stage, then Post
   std::vector<Feed> feeds;
   std::vector<LeafSlot> leaves;
   std::vector<std::pair<std::string, int>> outputs;  // name, slot: scalars read after the step
-  int channels = 0;            // of the whole graph
+  int channels = 0;                                  // of the whole graph
 };
 
 // The device's program. Throws InvalidArgument from deduction, or where activations of two pipelines would meet.

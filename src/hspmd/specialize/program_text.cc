@@ -11,18 +11,22 @@ std::string slots_text(const std::vector<int>& slots) {
 
 std::string section_name(const Section& section) {
   switch (section.kind) {
-    case SectionKind::kPre: return "Pre";
-    case SectionKind::kForward: return fmt::format("Forward {}", section.virtual_stage);
-    case SectionKind::kBackward: return fmt::format("Backward {}", section.virtual_stage);
-    case SectionKind::kPost: return "Post";
+    case SectionKind::kPre:
+      return "Pre";
+    case SectionKind::kForward:
+      return fmt::format("Forward {}", section.virtual_stage);
+    case SectionKind::kBackward:
+      return fmt::format("Backward {}", section.virtual_stage);
+    case SectionKind::kPost:
+      return "Post";
   }
   return "";
 }
 
 std::string instruction_text(const Program& program, const ComputeStep& step) {
   const Slot& result = program.slots[static_cast<std::size_t>(step.results.front())];
-  return fmt::format("{} {} {}({})  {}", slots_text(step.results), step.adds ? "+=" : "=", step.op->name(), slots_text(step.operands),
-                     to_string(program.layouts[static_cast<std::size_t>(result.layout)]));
+  return fmt::format("{} {} {}({})  {}", slots_text(step.results), step.adds ? "+=" : "=", step.op->name(),
+                     slots_text(step.operands), to_string(program.layouts[static_cast<std::size_t>(result.layout)]));
 }
 
 std::string instruction_text(const Program& program, const ExchangeStep& step) {
@@ -30,7 +34,8 @@ std::string instruction_text(const Program& program, const ExchangeStep& step) {
   std::string text = kVerbs[static_cast<std::size_t>(step.crossing)];
   for (const Transfer& t : step.transfers) {
     const auto side = [](int slot) { return slot < 0 ? std::string("-") : fmt::format("%{}", slot); };
-    text += fmt::format(" [{} {} -> {}: {} -> {}]", t.name, side(t.from_slot), side(t.to_slot), to_string(program.layouts[static_cast<std::size_t>(t.from_layout)]),
+    text += fmt::format(" [{} {} -> {}: {} -> {}]", t.name, side(t.from_slot), side(t.to_slot),
+                        to_string(program.layouts[static_cast<std::size_t>(t.from_layout)]),
                         to_string(program.layouts[static_cast<std::size_t>(t.to_layout)]));
   }
   return text;

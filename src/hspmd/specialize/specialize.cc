@@ -13,7 +13,8 @@ constexpr int kNone = -1;
 
 class Specializer {
  public:
-  Specializer(const Graph& graph, const Plan& plan, Device device) : graph_(graph), layouts_(graph, plan), device_(device) {
+  Specializer(const Graph& graph, const Plan& plan, Device device)
+      : graph_(graph), layouts_(graph, plan), device_(device) {
     slot_of_.assign(static_cast<std::size_t>(graph.value_count()), kNone);
   }
 
@@ -63,8 +64,8 @@ class Specializer {
       const int here = subgroup_here(layouts_.anchor(node.outputs.front()));
       if (here == kNone) continue;
       if (program_.pipeline != kNone && here != program_.pipeline) {
-        invalid("[specialize] device {} must belong to one pipeline; {} puts it into pipeline {}, others into {}", device_,
-                graph_.label(node.outputs.front()), here, program_.pipeline);
+        invalid("[specialize] device {} must belong to one pipeline; {} puts it into pipeline {}, others into {}",
+                device_, graph_.label(node.outputs.front()), here, program_.pipeline);
       }
       program_.pipeline = here;
     }
@@ -95,7 +96,8 @@ class Specializer {
         continue;
       }
       const std::size_t source = static_cast<std::size_t>(graph_.value(node.inputs.front()).producer);
-      const bool joins = run != kNone && section_kind(graph_.nodes()[last]) == section_kind(node) && view_.crosses[last] == view_.crosses[n] &&
+      const bool joins = run != kNone && section_kind(graph_.nodes()[last]) == section_kind(node) &&
+                         view_.crosses[last] == view_.crosses[n] &&
                          view_.virtual_stage[last] == view_.virtual_stage[n] && run_[source] != run;
       if (!joins) run = static_cast<int>(n);
       run_[n] = run;
@@ -155,8 +157,8 @@ class Specializer {
     const bool in_place = overwritten >= 0 && node.inputs[static_cast<std::size_t>(overwritten)] == leaf;
     check_internal(in_place, "a leaf's update is computed by an operator that overwrites it");
     if (layouts_.of(value) != layouts_.of(leaf)) {
-      invalid("[specialize] the update of {} must be laid out as the leaf: {} against {}", graph_.label(leaf), to_string(layouts_.of(value)),
-              to_string(layouts_.of(leaf)));
+      invalid("[specialize] the update of {} must be laid out as the leaf: {} against {}", graph_.label(leaf),
+              to_string(layouts_.of(value)), to_string(layouts_.of(leaf)));
     }
     return slot_of_[static_cast<std::size_t>(value)] = slot_of(leaf, node);
   }
@@ -205,7 +207,8 @@ class Specializer {
     std::vector<Device> holders = devices_of(copies);
     std::sort(holders.begin(), holders.end());
     const std::vector<Device> receivers = devices_of(target);
-    return std::all_of(receivers.begin(), receivers.end(), [&](Device d) { return std::binary_search(holders.begin(), holders.end(), d); });
+    return std::all_of(receivers.begin(), receivers.end(),
+                       [&](Device d) { return std::binary_search(holders.begin(), holders.end(), d); });
   }
 
   void check_within_pipeline(const Node& node, const Reshard& reshard) {
@@ -213,8 +216,11 @@ class Specializer {
     const Annotation& to = layouts_.of(node.outputs.front());
     const bool alike = from.subgroups().size() == to.subgroups().size() && from.top() == to.top();
     if (!alike) {
-      invalid("[specialize] the Reshard {} must stay within its pipelines in the forward and backward sections; they meet only in Pre and Post. "
-              "Received {} -> {}.", reshard.name, to_string(from), to_string(to));
+      invalid(
+          "[specialize] the Reshard {} must stay within its pipelines in the forward and backward sections; they meet "
+          "only in Pre and Post. "
+          "Received {} -> {}.",
+          reshard.name, to_string(from), to_string(to));
     }
   }
 
@@ -233,7 +239,8 @@ class Specializer {
     const int slot = slot_of_[static_cast<std::size_t>(value)];
     if (slot == kNone) {
       (void)layouts_.of(user.outputs.front());  // says which operands do not lie together
-      invalid("[specialize] device {} must hold {}, which {} reads there", device_, graph_.label(value), graph_.label(user.outputs.front()));
+      invalid("[specialize] device {} must hold {}, which {} reads there", device_, graph_.label(value),
+              graph_.label(user.outputs.front()));
     }
     return slot;
   }
@@ -279,7 +286,9 @@ class Specializer {
       (void)section(SectionKind::kForward, stage);
       (void)section(SectionKind::kBackward, stage);
     }
-    const auto take = [&](SectionKind kind, int stage) { program_.sections.push_back(std::move(sections_[{kind, stage}])); };
+    const auto take = [&](SectionKind kind, int stage) {
+      program_.sections.push_back(std::move(sections_[{kind, stage}]));
+    };
     take(SectionKind::kPre, 0);
     for (const int stage : program_.virtual_stages) {
       take(SectionKind::kForward, stage);
@@ -306,7 +315,8 @@ class Specializer {
     };
     for (std::size_t s = 0; s < program_.sections.size(); ++s) {
       for (const auto& [slot, stage] : fed_at_) {
-        if (program_.sections[s].kind == SectionKind::kForward && program_.sections[s].virtual_stage == stage) touch(slot, static_cast<int>(s));
+        if (program_.sections[s].kind == SectionKind::kForward && program_.sections[s].virtual_stage == stage)
+          touch(slot, static_cast<int>(s));
       }
       for (const Instruction& instruction : program_.sections[s].instructions) {
         for_each_slot(instruction, [&](int slot) { touch(slot, static_cast<int>(s)); });
@@ -322,7 +332,9 @@ class Specializer {
     for (std::size_t i = 0; i < count; ++i) {
       Slot& slot = program_.slots[i];
       if (slot.scope == Scope::kPersistent || touched[i].empty()) continue;
-      const bool each = std::all_of(touched[i].begin(), touched[i].end(), [&](int s) { return each_micro_batch(program_.sections[static_cast<std::size_t>(s)].kind); });
+      const bool each = std::all_of(touched[i].begin(), touched[i].end(), [&](int s) {
+        return each_micro_batch(program_.sections[static_cast<std::size_t>(s)].kind);
+      });
       const bool several = touched[i].size() > 1;
       if (slot.accumulates || (several && !each)) {
         slot.scope = Scope::kStep;
@@ -357,6 +369,8 @@ class Specializer {
 
 }  // namespace
 
-Program specialize(const Graph& graph, const Plan& plan, Device device) { return Specializer(graph, plan, device).run(); }
+Program specialize(const Graph& graph, const Plan& plan, Device device) {
+  return Specializer(graph, plan, device).run();
+}
 
 }  // namespace hspmd

@@ -11,35 +11,51 @@ void find_stage_problems(const StageSpec& stage, const std::string& where, std::
   const auto count = static_cast<std::int64_t>(stage.devices.size());
   if (stage.devices.empty()) found.push_back(where + ": devices must name at least one device");
   if (stage.tp < 1 || stage.cp < 1 || static_cast<std::int64_t>(stage.tp) * stage.cp != count) {
-    found.push_back(fmt::format("{}: tp x cp must be the {} devices. Received tp {} and cp {}", where, count, stage.tp, stage.cp));
+    found.push_back(
+        fmt::format("{}: tp x cp must be the {} devices. Received tp {} and cp {}", where, count, stage.tp, stage.cp));
   }
   if (!stage.tp_weights.empty() && stage.tp_weights.size() != static_cast<std::size_t>(stage.tp)) {
-    found.push_back(fmt::format("{}: tp_weights must have {} entries, one a part. Received {}", where, stage.tp, stage.tp_weights.size()));
-  } else if (std::any_of(stage.tp_weights.begin(), stage.tp_weights.end(), [](std::int64_t w) { return w < 0 || w > (1 << 20); }) ||
-             (!stage.tp_weights.empty() && std::all_of(stage.tp_weights.begin(), stage.tp_weights.end(), [](std::int64_t w) { return w == 0; }))) {
-    found.push_back(fmt::format("{}: tp_weights must be from 0 to 2^20, not all 0. Received [{}]", where, fmt::join(stage.tp_weights, ", ")));
+    found.push_back(fmt::format("{}: tp_weights must have {} entries, one a part. Received {}", where, stage.tp,
+                                stage.tp_weights.size()));
+  } else if (std::any_of(stage.tp_weights.begin(), stage.tp_weights.end(),
+                         [](std::int64_t w) { return w < 0 || w > (1 << 20); }) ||
+             (!stage.tp_weights.empty() &&
+              std::all_of(stage.tp_weights.begin(), stage.tp_weights.end(), [](std::int64_t w) { return w == 0; }))) {
+    found.push_back(fmt::format("{}: tp_weights must be from 0 to 2^20, not all 0. Received [{}]", where,
+                                fmt::join(stage.tp_weights, ", ")));
   }
   for (const Device d : stage.devices) {
-    if (d < 0 || d >= (1 << 20)) found.push_back(fmt::format("{}: a device must be from 0 to 2^20 - 1. Received {}", where, d));
+    if (d < 0 || d >= (1 << 20))
+      found.push_back(fmt::format("{}: a device must be from 0 to 2^20 - 1. Received {}", where, d));
   }
 }
 
-void find_layer_problems(const PipelineSpec& pipeline, const std::string& where, int layers, std::vector<std::string>& found) {
+void find_layer_problems(const PipelineSpec& pipeline, const std::string& where, int layers,
+                         std::vector<std::string>& found) {
   int next = 0;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const LayerRange range = pipeline.stages[s].layers;
     const std::string stage = fmt::format("{}.stages[{}].layers", where, s);
-    if (range.begin > range.end) found.push_back(fmt::format("{}: must be [begin, end) with begin <= end. Received [{}, {}]", stage, range.begin, range.end));
-    if (range.begin > next) found.push_back(fmt::format("{}: layers {} to {} are missing before it; begin must be {}. Received [{}, {}]", stage, next, range.begin - 1, next, range.begin, range.end));
-    if (range.begin < next) found.push_back(fmt::format("{}: overlaps the stage before; begin must be {}. Received [{}, {}]", stage, next, range.begin, range.end));
+    if (range.begin > range.end)
+      found.push_back(
+          fmt::format("{}: must be [begin, end) with begin <= end. Received [{}, {}]", stage, range.begin, range.end));
+    if (range.begin > next)
+      found.push_back(fmt::format("{}: layers {} to {} are missing before it; begin must be {}. Received [{}, {}]",
+                                  stage, next, range.begin - 1, next, range.begin, range.end));
+    if (range.begin < next)
+      found.push_back(fmt::format("{}: overlaps the stage before; begin must be {}. Received [{}, {}]", stage, next,
+                                  range.begin, range.end));
     next = std::max(next, range.end);
   }
   if (next != layers && !pipeline.stages.empty()) {
-    found.push_back(fmt::format("{}: its stages must hold the model's {} layers, the last must end at {}. Received {}", where, layers, layers, next));
+    found.push_back(fmt::format("{}: its stages must hold the model's {} layers, the last must end at {}. Received {}",
+                                where, layers, layers, next));
   }
 }
 
-Annotation joined(std::vector<Subgroup> subgroups, Placement top) { return {std::move(subgroups), Top{std::move(top)}}; }
+Annotation joined(std::vector<Subgroup> subgroups, Placement top) {
+  return {std::move(subgroups), Top{std::move(top)}};
+}
 
 class Expander {
  public:
@@ -61,7 +77,8 @@ class Expander {
     }
     std::vector<Subgroup> subgroups;
     for (const PipelineSpec& pipeline : strategy_.pipelines) subgroups.push_back(subgroup(pipeline, role));
-    return joined(std::move(subgroups), role.batch_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.batch_dim}});
+    return joined(std::move(subgroups),
+                  role.batch_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.batch_dim}});
   }
 
   Subgroup subgroup(const PipelineSpec& pipeline, const Role& role) const {
@@ -72,7 +89,8 @@ class Expander {
       return {std::move(all), {{Duplicate{}, count}}};
     }
     const StageSpec& stage = stage_of(pipeline, role);
-    std::vector<Axis> axes = {{role.context_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.context_dim}}, stage.cp}};
+    std::vector<Axis> axes = {
+        {role.context_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.context_dim}}, stage.cp}};
     add_tensor_axes(axes, stage, role);
     return {stage.devices, std::move(axes)};
   }
@@ -88,9 +106,11 @@ class Expander {
 
   void add_tensor_axes(std::vector<Axis>& axes, const StageSpec& stage, const Role& role) const {
     if (role.heads_dim != kNoDim) {
-      const HeadCut heads = stage.tp_weights.empty() ? cut_heads(roles_.kv_heads, roles_.group, stage.tp) : HeadCut{stage.tp, 1};
+      const HeadCut heads =
+          stage.tp_weights.empty() ? cut_heads(roles_.kv_heads, roles_.group, stage.tp) : HeadCut{stage.tp, 1};
       axes.push_back({Split{role.heads_dim}, heads.kv, stage.tp_weights});
-      axes.push_back({role.group_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.group_dim}}, heads.group});
+      axes.push_back(
+          {role.group_dim == kNoDim ? Placement{Duplicate{}} : Placement{Split{role.group_dim}}, heads.group});
       return;
     }
     const bool sequence = role.sequence_dim != kNoDim && stage.sequence_parallel == SequenceParallel::kOn;
@@ -108,7 +128,9 @@ class Expander {
 
 }  // namespace
 
-std::int64_t PipelineSpec::sequences() const { return std::accumulate(micro_batch_sizes.begin(), micro_batch_sizes.end(), std::int64_t{0}); }
+std::int64_t PipelineSpec::sequences() const {
+  return std::accumulate(micro_batch_sizes.begin(), micro_batch_sizes.end(), std::int64_t{0});
+}
 
 std::int64_t Strategy::global_batch() const {
   std::int64_t total = 0;
@@ -135,14 +157,17 @@ std::vector<std::string> problems(const Strategy& strategy, int layers) {
     if (pipeline.stages.empty()) found.push_back(where + ".stages: must have at least one");
     if (pipeline.micro_batch_sizes.empty()) found.push_back(where + ".micro_batches: must be at least 1");
     for (const std::int64_t size : pipeline.micro_batch_sizes) {
-      if (size < 1 || size > (1 << 20)) found.push_back(fmt::format("{}.micro_batch_size: must be from 1 to 2^20. Received {}", where, size));
+      if (size < 1 || size > (1 << 20))
+        found.push_back(fmt::format("{}.micro_batch_size: must be from 1 to 2^20. Received {}", where, size));
     }
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const std::string stage = fmt::format("{}.stages[{}]", where, s);
       find_stage_problems(pipeline.stages[s], stage, found);
       for (const Device d : pipeline.stages[s].devices) {
         const auto [other, fresh] = used.emplace(d, stage);
-        if (!fresh) found.push_back(fmt::format("{}.devices: device {} stands already in {}; a device takes part once", stage, d, other->second));
+        if (!fresh)
+          found.push_back(fmt::format("{}.devices: device {} stands already in {}; a device takes part once", stage, d,
+                                      other->second));
       }
     }
     find_layer_problems(pipeline, where, layers, found);
@@ -172,7 +197,8 @@ Plan expand(const Strategy& strategy, const ModelRoles& roles) {
 
 Strategy one_device(int layers, std::int64_t global_batch, std::int64_t micro_batch_size) {
   PipelineSpec pipeline;
-  for (std::int64_t left = global_batch; left > 0; left -= micro_batch_size) pipeline.micro_batch_sizes.push_back(std::min(left, micro_batch_size));
+  for (std::int64_t left = global_batch; left > 0; left -= micro_batch_size)
+    pipeline.micro_batch_sizes.push_back(std::min(left, micro_batch_size));
   StageSpec stage;
   stage.devices = {0};
   stage.layers = {0, layers};
@@ -188,12 +214,13 @@ std::string picture(const Strategy& strategy) {
     for (const StageSpec& stage : pipeline.stages) {
       std::string degrees = stage.tp > 1 ? fmt::format(" TP {}", stage.tp) : "";
       if (stage.cp > 1) degrees += fmt::format(" CP {}", stage.cp);
-      boxes += fmt::format("{}[ dev {}{} | layers {}-{} ]", boxes.empty() ? "" : " --> ", fmt::join(stage.devices, ","), degrees, stage.layers.begin,
-                           stage.layers.end - 1);
+      boxes += fmt::format("{}[ dev {}{} | layers {}-{} ]", boxes.empty() ? "" : " --> ", fmt::join(stage.devices, ","),
+                           degrees, stage.layers.begin, stage.layers.end - 1);
     }
     const auto& sizes = pipeline.micro_batch_sizes;
     const bool alike = std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s == sizes.front(); });
-    const std::string batches = alike && !sizes.empty() ? fmt::format("{} x {}", sizes.size(), sizes.front()) : fmt::format("{}", fmt::join(sizes, "+"));
+    const std::string batches = alike && !sizes.empty() ? fmt::format("{} x {}", sizes.size(), sizes.front())
+                                                        : fmt::format("{}", fmt::join(sizes, "+"));
     text += fmt::format("pipeline {}  {}  micro-batches {}\n", p, boxes, batches);
   }
   return text;

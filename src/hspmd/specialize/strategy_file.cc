@@ -10,11 +10,15 @@ constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::int64_t kMaxWeight = 1 << 20;
 
 StageSpec read_stage(const ConfigNode& node) {
-  node.expect_keys({"devices", "layers", "tp", "cp", "sequence_parallel", "tp_weights", "cp_weights", "zero_weights", "cp_kind", "recompute"});
+  node.expect_keys({"devices", "layers", "tp", "cp", "sequence_parallel", "tp_weights", "cp_weights", "zero_weights",
+                    "cp_kind", "recompute"});
   StageSpec stage;
-  for (const ConfigNode& device : node.at("devices").list()) stage.devices.push_back(static_cast<Device>(device.integer(0, kMaxDevice)));
+  for (const ConfigNode& device : node.at("devices").list())
+    stage.devices.push_back(static_cast<Device>(device.integer(0, kMaxDevice)));
   const auto layers = node.at("layers").list();
-  if (layers.size() != 2 || layers[0].is_list()) node.at("layers").fail("[begin, end) as a list of two integers (one range for each virtual stage is not built yet)");
+  if (layers.size() != 2 || layers[0].is_list())
+    node.at("layers").fail(
+        "[begin, end) as a list of two integers (one range for each virtual stage is not built yet)");
   stage.layers = {static_cast<int>(layers[0].integer(0, 1 << 20)), static_cast<int>(layers[1].integer(0, 1 << 20))};
   if (const auto cp = node.find("cp")) stage.cp = static_cast<int>(cp->integer(1, kMaxDevice));
   const auto count = static_cast<int>(stage.devices.size());
@@ -23,7 +27,8 @@ StageSpec read_stage(const ConfigNode& node) {
     stage.tp = static_cast<int>(tp->integer(1, kMaxDevice));
     if (!node.find("cp") && count % stage.tp == 0) stage.cp = std::max(1, count / stage.tp);
   }
-  if (const auto sequence = node.find("sequence_parallel")) stage.sequence_parallel = sequence->boolean() ? SequenceParallel::kOn : SequenceParallel::kOff;
+  if (const auto sequence = node.find("sequence_parallel"))
+    stage.sequence_parallel = sequence->boolean() ? SequenceParallel::kOn : SequenceParallel::kOff;
   if (const auto weights = node.find("tp_weights")) {
     for (const ConfigNode& weight : weights->list()) stage.tp_weights.push_back(weight.integer(0, kMaxWeight));
   }
@@ -63,7 +68,9 @@ Strategy read_strategy(const ConfigNode& root) {
   Strategy strategy;
   if (const auto name = root.find("name")) strategy.name = name->text();
   if (const auto schedule = root.find("schedule")) {
-    strategy.schedule = schedule->choice({"gpipe", "1f1b"}, {"interleaved", "zero_bubble"}) == "gpipe" ? ScheduleKind::kGPipe : ScheduleKind::kOneFOneB;
+    strategy.schedule = schedule->choice({"gpipe", "1f1b"}, {"interleaved", "zero_bubble"}) == "gpipe"
+                            ? ScheduleKind::kGPipe
+                            : ScheduleKind::kOneFOneB;
   }
   if (const auto zero = root.find("zero")) (void)zero->choice({"0"}, {"1", "3"});
   for (const ConfigNode& pipeline : root.at("pipelines").list()) strategy.pipelines.push_back(read_pipeline(pipeline));
@@ -87,7 +94,8 @@ std::string to_yaml(const Strategy& strategy) {
   for (const PipelineSpec& pipeline : strategy.pipelines) {
     text += fmt::format("  - micro_batch_sizes: [{}]\n    stages:\n", fmt::join(pipeline.micro_batch_sizes, ", "));
     for (const StageSpec& stage : pipeline.stages) {
-      text += fmt::format("      - {{devices: [{}], layers: [{}, {}], tp: {}, cp: {}", fmt::join(stage.devices, ", "), stage.layers.begin, stage.layers.end, stage.tp, stage.cp);
+      text += fmt::format("      - {{devices: [{}], layers: [{}, {}], tp: {}, cp: {}", fmt::join(stage.devices, ", "),
+                          stage.layers.begin, stage.layers.end, stage.tp, stage.cp);
       if (stage.sequence_parallel == SequenceParallel::kOff) text += ", sequence_parallel: false";
       if (!stage.tp_weights.empty()) text += fmt::format(", tp_weights: [{}]", fmt::join(stage.tp_weights, ", "));
       text += "}\n";

@@ -15,14 +15,16 @@ std::vector<std::byte> logical_bytes(const StateTensor& tensor, std::size_t elem
       std::byte* target = whole.data() + global * element_bytes;
       const std::byte* source = data + static_cast<std::size_t>(local) * element_bytes;
       if (known[global] && std::memcmp(target, source, element_bytes) != 0) {
-        throw InternalError(fmt::format("[state] copies of {} must agree; device {} differs at element {}", tensor.name, device, global));
+        throw InternalError(fmt::format("[state] copies of {} must agree; device {} differs at element {}", tensor.name,
+                                        device, global));
       }
       std::memcpy(target, source, element_bytes);
       known[global] = true;
     }
   }
   for (std::size_t i = 0; i < elements; ++i) {
-    if (!known[i]) throw InternalError(fmt::format("[state] every element of {} must be held; {} is not", tensor.name, i));
+    if (!known[i])
+      throw InternalError(fmt::format("[state] every element of {} must be held; {} is not", tensor.name, i));
   }
   return whole;
 }

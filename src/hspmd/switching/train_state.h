@@ -1,5 +1,5 @@
-// TrainState: the named logical tensors of a run, where their parts lie, and the step they belong to. The only source for
-// switching, checkpoints and buddies.
+// TrainState: the named logical tensors of a run, where their parts lie, and the step they belong to. The only source
+// for switching, checkpoints and buddies.
 //
 //   model.norm.weight/master  top D {0-1: Dx2 | 2:}  [128]   device 0: box [0,128) at ..., device 1: ...
 //

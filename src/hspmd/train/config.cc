@@ -30,14 +30,16 @@ std::vector<std::string> read_paths(const ConfigNode& node) {
   if (paths.empty()) node.fail("at least one file or folder");
   for (const std::string& path : paths) {
     std::error_code error;
-    if (!std::filesystem::exists(path, error)) invalid("{}: the file or folder must exist. Received \"{}\".", node.where(), path);
+    if (!std::filesystem::exists(path, error))
+      invalid("{}: the file or folder must exist. Received \"{}\".", node.where(), path);
   }
   return paths;
 }
 
 void read_model(const ConfigNode& node, TrainConfig& config) {
   node.expect_keys({"preset", "config", "weights"});
-  if (const auto weights = node.find("weights")) invalid("{} is not built yet; use preset or config.", weights->where());
+  if (const auto weights = node.find("weights"))
+    invalid("{} is not built yet; use preset or config.", weights->where());
   const auto preset = node.find("preset");
   const auto file = node.find("config");
   if (preset.has_value() == file.has_value()) node.fail("a map with exactly one of preset and config");
@@ -52,11 +54,13 @@ void read_model(const ConfigNode& node, TrainConfig& config) {
 }
 
 void read_data(const ConfigNode& node, TrainConfig& config) {
-  node.expect_keys({"path", "validation", "tokenizer", "sequence_length", "shuffle", "global_batch", "packing", "tokens_per_step"});
+  node.expect_keys(
+      {"path", "validation", "tokenizer", "sequence_length", "shuffle", "global_batch", "packing", "tokens_per_step"});
   config.data.paths = read_paths(node.at("path"));
   if (const auto validation = node.find("validation")) config.data.validation = read_paths(*validation);
   if (const auto tokenizer = node.find("tokenizer")) {
-    if (tokenizer->text().starts_with("sentencepiece:")) invalid("{}: SentencePiece is not built yet; it must be byte.", tokenizer->where());
+    if (tokenizer->text().starts_with("sentencepiece:"))
+      invalid("{}: SentencePiece is not built yet; it must be byte.", tokenizer->where());
     (void)tokenizer->choice({"byte"});
   }
   if (const auto length = node.find("sequence_length")) config.data.sequence_length = length->integer(1, 1 << 20);
@@ -95,17 +99,21 @@ Backend read_backend(const ConfigNode& node) {
 }
 
 void read_rest(const ConfigNode& root, TrainConfig& config) {
-  if (const auto precision = root.find("precision")) config.precision = precision->choice({"fp32", "fp64"}, {"bf16"}) == "fp64" ? Precision::kFp64 : Precision::kFp32;
+  if (const auto precision = root.find("precision"))
+    config.precision = precision->choice({"fp32", "fp64"}, {"bf16"}) == "fp64" ? Precision::kFp64 : Precision::kFp32;
   if (const auto steps = root.find("steps")) config.steps = steps->integer(0, kMany);
   if (const auto stop = root.find("stop_after")) config.stop_after = stop->integer(0, kMany);
   if (const auto seed = root.find("seed")) config.seed = static_cast<std::uint64_t>(seed->integer(0, kMany));
   if (const auto transport = root.find("transport")) read_transport(*transport, config);
-  if (const auto cluster = root.find("cluster")) config.cluster = load_cluster(resolve_path(cluster->text(), root.file()));
+  if (const auto cluster = root.find("cluster"))
+    config.cluster = load_cluster(resolve_path(cluster->text(), root.file()));
   if (const auto kernels = root.find("kernels")) {
     config.backend = read_backend(*kernels);
-    if (config.backend == Backend::kPaced && !config.cluster) kernels->fail("given together with a cluster, which says how fast the devices are");
+    if (config.backend == Backend::kPaced && !config.cluster)
+      kernels->fail("given together with a cluster, which says how fast the devices are");
   }
-  if (const auto checkpoint = root.find("checkpoint")) invalid("{} is not built yet; leave it out.", checkpoint->where());
+  if (const auto checkpoint = root.find("checkpoint"))
+    invalid("{} is not built yet; leave it out.", checkpoint->where());
   if (const auto log = root.find("log")) {
     log->expect_keys({"json", "every"});
     if (const auto json = log->find("json")) config.log_json = json->text();
@@ -123,15 +131,18 @@ void read_strategy_of_run(const ConfigNode& root, TrainConfig& config) {
   const auto plan = root.find("plan");
   if (plan) {
     config.plan = load_plan(resolve_path(plan->text(), root.file()));
-    if (!config.plan->strategy) invalid("{}: the plan must have its `strategy`, which says schedule and micro-batches.", plan->where());
+    if (!config.plan->strategy)
+      invalid("{}: the plan must have its `strategy`, which says schedule and micro-batches.", plan->where());
     config.strategy = config.plan->strategy;
   } else if (strategy) {
-    config.strategy = strategy->is_map() ? read_strategy(*strategy) : load_strategy(resolve_path(strategy->text(), root.file()));
+    config.strategy =
+        strategy->is_map() ? read_strategy(*strategy) : load_strategy(resolve_path(strategy->text(), root.file()));
   }
   if (!config.strategy) return;
   const auto found = problems(*config.strategy, config.model.layers);
   if (found.empty()) return;
-  const std::string place = strategy && !strategy->is_map() && !plan ? resolve_path(strategy->text(), root.file()) : root.file();
+  const std::string place =
+      strategy && !strategy->is_map() && !plan ? resolve_path(strategy->text(), root.file()) : root.file();
   std::string text;
   for (const std::string& problem : found) text += fmt::format("{}{}: {}", text.empty() ? "" : "\n", place, problem);
   invalid("{}", text);
@@ -141,7 +152,8 @@ void read_strategy_of_run(const ConfigNode& root, TrainConfig& config) {
 
 TrainConfig load_train_config(const std::string& path, const std::vector<Override>& overrides) {
   const ConfigNode root = load_with_overrides(path, overrides);
-  root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy", "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
+  root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy",
+                    "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
   TrainConfig config;
   read_model(root.at("model"), config);
   read_data(root.at("data"), config);
@@ -150,7 +162,9 @@ TrainConfig load_train_config(const std::string& path, const std::vector<Overrid
   read_strategy_of_run(root, config);
   const Strategy strategy = strategy_of(config);
   if (config.data.global_batch != 0 && strategy.global_batch() != config.data.global_batch) {
-    root.at("data").at("global_batch").fail(fmt::format("what the strategy's micro-batches sum to, {}", strategy.global_batch()));
+    root.at("data")
+        .at("global_batch")
+        .fail(fmt::format("what the strategy's micro-batches sum to, {}", strategy.global_batch()));
   }
   return config;
 }
@@ -167,7 +181,8 @@ LlamaConfig load_model(const std::string& preset_or_path) {
   if (std::find(names.begin(), names.end(), preset_or_path) != names.end()) return llama_preset(preset_or_path);
   std::error_code error;
   if (!std::filesystem::exists(preset_or_path, error)) {
-    invalid("[model] a model must be a preset ({}) or the path of a Hugging Face config. Received \"{}\".", fmt::join(names, ", "), preset_or_path);
+    invalid("[model] a model must be a preset ({}) or the path of a Hugging Face config. Received \"{}\".",
+            fmt::join(names, ", "), preset_or_path);
   }
   return load_llama_config(preset_or_path);
 }

@@ -50,7 +50,7 @@ struct TrainConfig {
 };
 
 struct Override {
-  std::string key;    // "optimizer.lr"
+  std::string key;  // "optimizer.lr"
   std::string value;
 };
 

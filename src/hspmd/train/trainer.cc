@@ -17,13 +17,16 @@ ThreadRunOptions run_options(const TrainConfig& config, const Strategy& strategy
   options.backend = config.backend;
   options.schedule = strategy.schedule;
   options.sequence_length = config.data.sequence_length;
-  for (const PipelineSpec& pipeline : strategy.pipelines) options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
+  for (const PipelineSpec& pipeline : strategy.pipelines)
+    options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.seed = config.seed;
   options.timeout_s = config.timeout_s;
   return options;
 }
 
-const char* precision_name(Precision precision) { return precision == Precision::kFp64 ? "fp64" : "fp32"; }
+const char* precision_name(Precision precision) {
+  return precision == Precision::kFp64 ? "fp64" : "fp32";
+}
 
 std::optional<double> sum_of_peaks(const TrainConfig& config, const Strategy& strategy) {
   if (!config.cluster) return std::nullopt;
@@ -37,15 +40,19 @@ std::optional<double> sum_of_peaks(const TrainConfig& config, const Strategy& st
   return sum;
 }
 
-std::string finite_or_null(double value) { return std::isfinite(value) ? number_text(value) : "null"; }
+std::string finite_or_null(double value) {
+  return std::isfinite(value) ? number_text(value) : "null";
+}
 
 }  // namespace
 
-StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const OptimizerConfig& optimizer, const std::optional<PlanFile>& plan) {
+StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const OptimizerConfig& optimizer,
+                       const std::optional<PlanFile>& plan) {
   StepProgram built;
   ModelRoles roles = llama_roles(model);
   const ModelOutputs outputs = build_llama(built.graph, model);
-  const ops::AdamWAttributes adamw{optimizer.beta1, optimizer.beta2, optimizer.eps, optimizer.weight_decay, optimizer.clip_norm};
+  const ops::AdamWAttributes adamw{optimizer.beta1, optimizer.beta2, optimizer.eps, optimizer.weight_decay,
+                                   optimizer.clip_norm};
   build_training_step(built.graph, {outputs.loss, outputs.tokens}, adamw, roles);
   built.plan = expand(strategy, roles);
   if (plan) {  // what the file says stands before what the strategy gives
@@ -58,7 +65,8 @@ StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const
 // The JSON log: one line a record, flushed, so that a killed run leaves whole lines.
 struct Trainer::Log {
   explicit Log(const std::string& name) : file(name.empty() ? nullptr : std::fopen(name.c_str(), "w")), path(name) {
-    if (!path.empty() && file == nullptr) invalid("[log] log.json must be a file that can be written. Received \"{}\".", path);
+    if (!path.empty() && file == nullptr)
+      invalid("[log] log.json must be a file that can be written. Received \"{}\".", path);
   }
   ~Log() {
     if (file != nullptr) std::fclose(file);
@@ -83,34 +91,42 @@ Trainer::Trainer(TrainConfig config)
   StepProgram built = build_step(config_.model, strategy_, config_.optimizer, config_.plan);
   graph_ = std::move(built.graph);
   const Shuffle shuffle = config_.data.shuffle ? Shuffle::kYes : Shuffle::kNo;
-  stream_ = std::make_unique<Stream>(Tokens::load(config_.data.paths, config_.model.vocabulary), config_.data.sequence_length, shuffle, config_.seed);
+  stream_ = std::make_unique<Stream>(Tokens::load(config_.data.paths, config_.model.vocabulary),
+                                     config_.data.sequence_length, shuffle, config_.seed);
   std::int64_t first = 0;
   for (const PipelineSpec& pipeline : strategy_.pipelines) {
     first_of_pipeline_.push_back(first);
     first += pipeline.sequences();
   }
-  run_ = std::make_unique<ThreadRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
+  run_ =
+      std::make_unique<ThreadRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
   run_->initialise();
   if (config_.eval_every > 0) {
-    validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary), config_.data.sequence_length, Shuffle::kNo, config_.seed);
+    validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary),
+                                           config_.data.sequence_length, Shuffle::kNo, config_.seed);
     ModelRoles roles = llama_roles(config_.model);
     const ModelOutputs outputs = build_llama(evaluation_graph_, config_.model);
     build_evaluation_step(evaluation_graph_, {outputs.loss, outputs.tokens}, roles);
-    evaluation_ = std::make_unique<ThreadRun>(evaluation_graph_, expand(strategy_, roles), strategy_.devices(), run_options(config_, strategy_), cluster_);
+    evaluation_ = std::make_unique<ThreadRun>(evaluation_graph_, expand(strategy_, roles), strategy_.devices(),
+                                              run_options(config_, strategy_), cluster_);
   }
   log_ = std::make_unique<Log>(config_.log_json);
 }
 
 Trainer::~Trainer() = default;
 
-std::int64_t Trainer::data_tokens() const { return stream_->samples() * config_.data.sequence_length; }
+std::int64_t Trainer::data_tokens() const {
+  return stream_->samples() * config_.data.sequence_length;
+}
 
 // Sequences from `sequences` on are no data: their targets do not count.
-void Trainer::feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step, const FeedRequest& request) const {
+void Trainer::feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step,
+                   const FeedRequest& request) const {
   if (request.micro_batch < 0) {
     const double t = static_cast<double>(step);
     const OptimizerConfig& o = config_.optimizer;
-    const double values[3] = {learning_rate(o, step, config_.steps), 1 - std::pow(o.beta1, t), 1 - std::pow(o.beta2, t)};
+    const double values[3] = {learning_rate(o, step, config_.steps), 1 - std::pow(o.beta1, t),
+                              1 - std::pow(o.beta2, t)};
     for (int i = 0; i < 3; ++i) {
       if (config_.precision == Precision::kFp64) {
         static_cast<double*>(request.data)[i] = values[i];
@@ -122,7 +138,8 @@ void Trainer::feed(const Stream& stream, std::int64_t first_sequence, std::int64
   }
   const auto pipeline = static_cast<std::size_t>(request.pipeline);
   std::int64_t in_step = first_of_pipeline_[pipeline];
-  for (int m = 0; m < request.micro_batch; ++m) in_step += strategy_.pipelines[pipeline].micro_batch_sizes[static_cast<std::size_t>(m)];
+  for (int m = 0; m < request.micro_batch; ++m)
+    in_step += strategy_.pipelines[pipeline].micro_batch_sizes[static_cast<std::size_t>(m)];
   auto* data = static_cast<std::int32_t*>(request.data);
   const Box& box = *request.box;
   const char what = request.feed->name[0];  // ids, positions, segments, targets
@@ -131,10 +148,17 @@ void Trainer::feed(const Stream& stream, std::int64_t first_sequence, std::int64
     const std::int64_t first = stream.first_token(real ? first_sequence + in_step + b : first_sequence);
     for (std::int64_t s = box[1].begin; s < box[1].end; ++s) {
       switch (what) {
-        case 'i': *data++ = stream.token(first + s); break;
-        case 'p': *data++ = static_cast<std::int32_t>(s); break;
-        case 't': *data++ = real ? stream.token(first + s + 1) : -1; break;
-        default: *data++ = 0;
+        case 'i':
+          *data++ = stream.token(first + s);
+          break;
+        case 'p':
+          *data++ = static_cast<std::int32_t>(s);
+          break;
+        case 't':
+          *data++ = real ? stream.token(first + s + 1) : -1;
+          break;
+        default:
+          *data++ = 0;
       }
     }
   }
@@ -163,8 +187,10 @@ StepRecord Trainer::step(std::int64_t number) {
   record.peak_memory_bytes = run_->memory_bytes();
   record.strategy = strategy_.name;
   if (!paced && (!std::isfinite(record.loss) || !std::isfinite(record.grad_norm))) {
-    throw RuntimeFailure(fmt::format("[train] the loss must be finite. At step {} loss is {} and the gradient norm {}; {}. A smaller optimizer.lr may mend it.", number,
-                                     record.loss, record.grad_norm, run_->find_non_finite(feeder)));
+    throw RuntimeFailure(
+        fmt::format("[train] the loss must be finite. At step {} loss is {} and the gradient norm {}; {}. A smaller "
+                    "optimizer.lr may mend it.",
+                    number, record.loss, record.grad_norm, run_->find_non_finite(feeder)));
   }
   return record;
 }
@@ -175,8 +201,10 @@ double Trainer::evaluate() {
   for (std::size_t r = 0; r < trained.size(); ++r) {
     const auto from = trained[r]->leaves();
     for (const Executor::LeafView& to : evaluating[r]->leaves()) {
-      const auto source = std::find_if(from.begin(), from.end(), [&](const Executor::LeafView& v) { return v.leaf->name == to.leaf->name; });
-      if (source != from.end()) std::memcpy(to.data, source->data, static_cast<std::size_t>(volume(to.box)) * element_bytes(config_.precision));
+      const auto source = std::find_if(from.begin(), from.end(),
+                                       [&](const Executor::LeafView& v) { return v.leaf->name == to.leaf->name; });
+      if (source != from.end())
+        std::memcpy(to.data, source->data, static_cast<std::size_t>(volume(to.box)) * element_bytes(config_.precision));
     }
   }
   const std::int64_t batch = strategy_.global_batch();
@@ -215,16 +243,22 @@ std::string to_json(const StepRecord& r) {
     name += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return fmt::format(
-      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"step_s\":{},\"tokens_per_s\":{},\"tflops\":{},\"mfu\":{},\"peak_memory_bytes\":[{}],\"strategy\":\"{}\"}}",
-      r.step, finite_or_null(r.loss), finite_or_null(r.grad_norm), number_text(r.lr), r.tokens, number_text(r.step_s), number_text(r.tokens_per_s), number_text(r.tflops),
-      r.mfu ? number_text(*r.mfu) : "null", fmt::join(r.peak_memory_bytes, ","), name);
+      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"step_s\":{},\"tokens_per_s\":{},\"tflops\":"
+      "{},\"mfu\":{},\"peak_memory_bytes\":[{}],\"strategy\":\"{}\"}}",
+      r.step, finite_or_null(r.loss), finite_or_null(r.grad_norm), number_text(r.lr), r.tokens, number_text(r.step_s),
+      number_text(r.tokens_per_s), number_text(r.tflops), r.mfu ? number_text(*r.mfu) : "null",
+      fmt::join(r.peak_memory_bytes, ","), name);
 }
 
 std::string to_line(const StepRecord& r, std::int64_t steps) {
-  const std::size_t most = r.peak_memory_bytes.empty() ? 0 : *std::max_element(r.peak_memory_bytes.begin(), r.peak_memory_bytes.end());
+  const std::size_t most =
+      r.peak_memory_bytes.empty() ? 0 : *std::max_element(r.peak_memory_bytes.begin(), r.peak_memory_bytes.end());
   const std::string mfu = r.mfu ? fmt::format("  mfu {:.1f} %", *r.mfu * 100) : "";
-  return fmt::format("step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.2f} s  {:.0f} tokens/s  {:.3f} TFLOP/s{}  memory {:.2f} GiB", r.step,
-                     std::to_string(steps).size(), steps, r.loss, r.grad_norm, r.lr, r.step_s, r.tokens_per_s, r.tflops, mfu, static_cast<double>(most) / (1 << 30));
+  return fmt::format(
+      "step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.2f} s  {:.0f} tokens/s  {:.3f} TFLOP/s{}  memory "
+      "{:.2f} GiB",
+      r.step, std::to_string(steps).size(), steps, r.loss, r.grad_norm, r.lr, r.step_s, r.tokens_per_s, r.tflops, mfu,
+      static_cast<double>(most) / (1 << 30));
 }
 
 }  // namespace hspmd

@@ -60,7 +60,8 @@ class Trainer {
 
  private:
   struct Log;
-  void feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step, const FeedRequest& request) const;
+  void feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step,
+            const FeedRequest& request) const;
 
   TrainConfig config_;
   Strategy strategy_;
@@ -81,6 +82,7 @@ struct StepProgram {
   Graph graph;
   Plan plan;
 };
-[[nodiscard]] StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const OptimizerConfig& optimizer, const std::optional<PlanFile>& plan);
+[[nodiscard]] StepProgram build_step(const LlamaConfig& model, const Strategy& strategy,
+                                     const OptimizerConfig& optimizer, const std::optional<PlanFile>& plan);
 
 }  // namespace hspmd

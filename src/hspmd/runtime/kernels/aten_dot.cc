@@ -56,16 +56,20 @@ std::optional<bool> swapped(const std::string& dims, const std::string& first, c
   return std::nullopt;
 }
 
-std::optional<Product> as_product(const std::string& a, const std::string& b, const std::string& y, const KernelRequest& request) {
+std::optional<Product> as_product(const std::string& a, const std::string& b, const std::string& y,
+                                  const KernelRequest& request) {
   const std::string rows = only(a, y);
   const std::string columns = only(b, y);
   const std::string sum = only(a, b);
-  if (rows.size() + columns.size() != y.size() || rows.size() + sum.size() != a.size() || columns.size() + sum.size() != b.size()) return std::nullopt;
+  if (rows.size() + columns.size() != y.size() || rows.size() + sum.size() != a.size() ||
+      columns.size() + sum.size() != b.size())
+    return std::nullopt;
   const auto a_swapped = swapped(a, rows, sum);
   const auto b_swapped = swapped(b, sum, columns);
   if (y != rows + columns || !a_swapped || !b_swapped) return std::nullopt;
   Product product{1, 1, 1, *a_swapped, *b_swapped};
-  for (std::size_t d = 0; d < a.size(); ++d) (rows.find(a[d]) != std::string::npos ? product.m : product.k) *= request.operands[0][d].size();
+  for (std::size_t d = 0; d < a.size(); ++d)
+    (rows.find(a[d]) != std::string::npos ? product.m : product.k) *= request.operands[0][d].size();
   for (std::size_t d = 0; d < b.size(); ++d) {
     if (columns.find(b[d]) != std::string::npos) product.n *= request.operands[1][d].size();
   }

@@ -66,7 +66,9 @@ std::unique_ptr<Kernel> silu_mul(const KernelRequest& request) {
 template <typename T>
 std::unique_ptr<Kernel> silu_mul_grad(const KernelRequest& request) {
   const std::int64_t n = volume(request.results[0]);
-  return make_kernel([=](const Call& c) { loops<T>().silu_mul_grad(c.in<T>(0), c.in<T>(1), c.in<T>(2), c.out<T>(0), c.out<T>(1), n); });
+  return make_kernel([=](const Call& c) {
+    loops<T>().silu_mul_grad(c.in<T>(0), c.in<T>(1), c.in<T>(2), c.out<T>(0), c.out<T>(1), n);
+  });
 }
 
 template <typename T>
@@ -76,7 +78,8 @@ std::unique_ptr<Kernel> rms_norm(const KernelRequest& request) {
   const T eps = static_cast<T>(request.attributes->number("eps"));
   return make_kernel([=](const Call& c) {
     const auto& l = loops<T>();
-    for (std::int64_t r = 0; r < rows; ++r) c.out<T>(1)[r] = l.rms_norm(c.in<T>(0) + r * width, c.in<T>(1), c.out<T>(0) + r * width, width, eps);
+    for (std::int64_t r = 0; r < rows; ++r)
+      c.out<T>(1)[r] = l.rms_norm(c.in<T>(0) + r * width, c.in<T>(1), c.out<T>(0) + r * width, width, eps);
   });
 }
 
@@ -88,7 +91,8 @@ std::unique_ptr<Kernel> rms_norm_grad(const KernelRequest& request) {
     const auto& l = loops<T>();
     std::fill_n(c.out<T>(1), width, T{0});
     for (std::int64_t r = 0; r < rows; ++r) {
-      l.rms_norm_grad(c.in<T>(0) + r * width, c.in<T>(1), c.in<T>(3) + r * width, c.in<T>(2)[r], c.out<T>(0) + r * width, c.out<T>(1), width);
+      l.rms_norm_grad(c.in<T>(0) + r * width, c.in<T>(1), c.in<T>(3) + r * width, c.in<T>(2)[r],
+                      c.out<T>(0) + r * width, c.out<T>(1), width);
     }
   });
 }
@@ -188,7 +192,8 @@ std::unique_ptr<Kernel> sum_exp(const KernelRequest& request) {
   const std::int64_t rows = rows_before(request.operands[0], 2);
   const std::int64_t width = dim(request.operands[0], 2);
   return make_kernel([=](const Call& c) {
-    for (std::int64_t r = 0; r < rows; ++r) c.out<T>(0)[r] = loops<T>().exp_sum_only(c.in<T>(0) + r * width, c.in<T>(1)[r], width);
+    for (std::int64_t r = 0; r < rows; ++r)
+      c.out<T>(0)[r] = loops<T>().exp_sum_only(c.in<T>(0) + r * width, c.in<T>(1)[r], width);
   });
 }
 
@@ -221,14 +226,16 @@ template <typename T>
 std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   const std::int64_t n = volume(request.results[0]);
   const auto number = [&](const char* name) { return request.attributes->number(name); };
-  const double beta1 = number("beta1"), beta2 = number("beta2"), eps = number("eps"), decay = number("weight_decay"), clip = number("clip_norm");
+  const double beta1 = number("beta1"), beta2 = number("beta2"), eps = number("eps"), decay = number("weight_decay"),
+               clip = number("clip_norm");
   return make_kernel([=](const Call& c) {
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
     if (!std::isfinite(norm)) return;  // the run stops; the state stays what it was
     const double factor = (clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0) / count;
-    const AdamWScalars<T> scalars{static_cast<T>(factor), static_cast<T>(beta1), static_cast<T>(beta2), c.in<T>(6)[0],
-                                  c.in<T>(6)[1],          c.in<T>(6)[2],         static_cast<T>(eps),   static_cast<T>(decay)};
+    const AdamWScalars<T> scalars{static_cast<T>(factor), static_cast<T>(beta1), static_cast<T>(beta2),
+                                  c.in<T>(6)[0],          c.in<T>(6)[1],         c.in<T>(6)[2],
+                                  static_cast<T>(eps),    static_cast<T>(decay)};
     loops<T>().adamw(c.out<T>(0), c.out<T>(1), c.out<T>(2), c.in<T>(3), scalars, n);
   });
 }
@@ -269,6 +276,8 @@ constexpr Entry kTable[] = {
 
 namespace hspmd {
 
-std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request) { return kernels::make_from(kernels::kTable, "aten", request); }
+std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request) {
+  return kernels::make_from(kernels::kTable, "aten", request);
+}
 
 }  // namespace hspmd

@@ -13,26 +13,32 @@ namespace hspmd::kernels {
 namespace {
 
 constexpr std::int64_t kQueries = 64;  // a block of queries
-constexpr std::int64_t kKeys = 64;      // visibility is decided for so many keys at once
+constexpr std::int64_t kKeys = 64;     // visibility is decided for so many keys at once
 
 struct Sizes {
   std::int64_t b, s, t, k, g, d;
   explicit Sizes(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)), s(dim(r.operands[0], 1)), t(dim(r.operands[1], 1)), k(dim(r.operands[0], 2)), g(dim(r.operands[0], 3)), d(dim(r.operands[0], 4)) {}
+      : b(dim(r.operands[0], 0)),
+        s(dim(r.operands[0], 1)),
+        t(dim(r.operands[1], 1)),
+        k(dim(r.operands[0], 2)),
+        g(dim(r.operands[0], 3)),
+        d(dim(r.operands[0], 4)) {}
   [[nodiscard]] std::int64_t query_stride() const { return k * g * d; }
   [[nodiscard]] std::int64_t key_stride() const { return k * d; }
 };
 
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a, std::int64_t lda, const float* b,
-          std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a, static_cast<int>(lda), b, static_cast<int>(ldb), beta, c,
-              static_cast<int>(ldc));
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+          const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a,
+              static_cast<int>(lda), b, static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
 }
 
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const double* a, std::int64_t lda, const double* b,
-          std::int64_t ldb, double beta, double* c, std::int64_t ldc) {
-  cblas_dgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a, static_cast<int>(lda), b, static_cast<int>(ldb), beta, c,
-              static_cast<int>(ldc));
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, double alpha,
+          const double* a, std::int64_t lda, const double* b, std::int64_t ldb, double beta, double* c,
+          std::int64_t ldc) {
+  cblas_dgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a,
+              static_cast<int>(lda), b, static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
 }
 
 struct Range {
@@ -102,7 +108,8 @@ void mask(T* scores, const Ids& ids, std::int64_t q, std::int64_t nq, const Visi
 }
 
 Ids ids_of(const Call& c, const Sizes& n, std::int64_t b) {
-  return {c.in<std::int32_t>(3) + b * n.s, c.in<std::int32_t>(4) + b * n.t, c.in<std::int32_t>(5) + b * n.s, c.in<std::int32_t>(6) + b * n.t};
+  return {c.in<std::int32_t>(3) + b * n.s, c.in<std::int32_t>(4) + b * n.t, c.in<std::int32_t>(5) + b * n.s,
+          c.in<std::int32_t>(6) + b * n.t};
 }
 
 // Calls visit(b, k, g, first query, queries, visible keys).
@@ -121,7 +128,8 @@ void for_each_block(const Call& c, const Sizes& n, Visit visit) {
 }
 
 template <typename T>
-void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g, std::int64_t q, std::int64_t nq, const Visible& v) {
+void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g,
+                   std::int64_t q, std::int64_t nq, const Visible& v) {
   const auto& l = loops<T>();
   const std::int64_t width = v.end - v.begin;
   const std::int64_t row0 = ((b * n.s + q) * n.k + k) * n.g + g;
@@ -130,7 +138,8 @@ void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b
   const T* keys = c.in<T>(1) + ((b * n.t + v.begin) * n.k + k) * n.d;
   const T* values = c.in<T>(2) + ((b * n.t + v.begin) * n.k + k) * n.d;
   if (width > 0) {
-    gemm(CblasNoTrans, CblasTrans, nq, width, n.d, 1 / std::sqrt(static_cast<T>(n.d)), c.in<T>(0) + row0 * n.d, n.query_stride(), keys, n.key_stride(), T{0}, scores, width);
+    gemm(CblasNoTrans, CblasTrans, nq, width, n.d, 1 / std::sqrt(static_cast<T>(n.d)), c.in<T>(0) + row0 * n.d,
+         n.query_stride(), keys, n.key_stride(), T{0}, scores, width);
     mask(scores, ids, q, nq, v);
   }
   T* inverses = scores + kQueries * n.t;  // of the sums: out is divided, not the scores, which are more
@@ -143,7 +152,9 @@ void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b
     inverses[r] = sum == 0 ? T{0} : 1 / sum;
     c.out<T>(1)[row0 + r * n.k * n.g] = shift + std::log(sum);
   }
-  if (width > 0) gemm(CblasNoTrans, CblasNoTrans, nq, n.d, width, T{1}, scores, width, values, n.key_stride(), T{0}, out, n.query_stride());
+  if (width > 0)
+    gemm(CblasNoTrans, CblasNoTrans, nq, n.d, width, T{1}, scores, width, values, n.key_stride(), T{0}, out,
+         n.query_stride());
   for (std::int64_t r = 0; r < nq; ++r) {
     T* row = out + r * n.query_stride();
     if (width > 0) {
@@ -155,7 +166,8 @@ void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b
 }
 
 template <typename T>
-void backward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g, std::int64_t q, std::int64_t nq, const Visible& v) {
+void backward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g,
+                    std::int64_t q, std::int64_t nq, const Visible& v) {
   const auto& l = loops<T>();
   const std::int64_t width = v.end - v.begin;
   const std::int64_t row0 = ((b * n.s + q) * n.k + k) * n.g + g;
@@ -195,9 +207,7 @@ template <typename T>
 std::unique_ptr<Kernel> fused_attention(const KernelRequest& request) {
   const Sizes n(request);
   return make_kernel(
-      [n](const Call& c) {
-        for_each_block(c, n, [&](const auto&... block) { forward_block<T>(c, n, block...); });
-      },
+      [n](const Call& c) { for_each_block(c, n, [&](const auto&... block) { forward_block<T>(c, n, block...); }); },
       static_cast<std::size_t>(kQueries * (n.t + 1)) * sizeof(T));
 }
 

@@ -20,7 +20,9 @@ namespace {
 
 int level() {
   static const int found = [] {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return 4;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+      return 4;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 3;
     return 1;
   }();

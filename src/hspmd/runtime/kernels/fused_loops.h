@@ -18,10 +18,11 @@ struct Loops {
   void (*silu_mul)(const T* gate, const T* up, T* y, std::int64_t n);
   void (*silu_mul_grad)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
   T (*rms_norm)(const T* x, const T* w, T* y, std::int64_t n, T eps);  // one row; returns 1/rms
-  void (*rms_norm_grad)(const T* x, const T* w, const T* dy, T inverse, T* dx, T* dw, std::int64_t n);  // one row; adds to dw
+  void (*rms_norm_grad)(const T* x, const T* w, const T* dy, T inverse, T* dx, T* dw,
+                        std::int64_t n);  // one row; adds to dw
   void (*rotate)(const T* x, const T* cosine, const T* sine, T sign, T* y, std::int64_t half);
   T (*max)(const T* x, std::int64_t n);
-  T (*exp_sum)(T* x, T shift, std::int64_t n);           // x = exp(x - shift); returns the sum
+  T (*exp_sum)(T* x, T shift, std::int64_t n);             // x = exp(x - shift); returns the sum
   T (*exp_sum_only)(const T* x, T shift, std::int64_t n);  // the sum alone
   void (*softmax_grad)(const T* logits, T shift, T factor, T* y, std::int64_t n);  // factor * exp(x - shift)
   void (*scale)(const T* x, T factor, T* y, std::int64_t n);

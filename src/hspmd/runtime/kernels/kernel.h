@@ -20,7 +20,9 @@
 namespace hspmd {
 
 enum class Precision { kFp32, kFp64 };
-[[nodiscard]] constexpr std::size_t element_bytes(Precision p) { return p == Precision::kFp64 ? 8 : 4; }
+[[nodiscard]] constexpr std::size_t element_bytes(Precision p) {
+  return p == Precision::kFp64 ? 8 : 4;
+}
 
 enum class Write {
   kSet,  // result = ...
@@ -48,7 +50,8 @@ class Kernel {
 
 // Throws InvalidArgument when the backend has no kernel of the operator (it names both).
 [[nodiscard]] std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request);
-[[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request);  // absent without libtorch: throws
+[[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(
+    const KernelRequest& request);  // absent without libtorch: throws
 // Once per process before any aten kernel runs: one thread a kernel (ATen and OpenBLAS alike).
 void limit_kernel_threads(int threads);
 

@@ -44,7 +44,9 @@ std::unique_ptr<Kernel> make_kernel(Body body, std::size_t workspace = 0) {
   return std::make_unique<BodyKernel<Body>>(std::move(body), workspace);
 }
 
-[[nodiscard]] inline std::int64_t dim(const Box& box, std::size_t d) { return box[d].size(); }
+[[nodiscard]] inline std::int64_t dim(const Box& box, std::size_t d) {
+  return box[d].size();
+}
 
 // Product of the dims before (from 0) and from `d` on.
 [[nodiscard]] inline std::int64_t rows_before(const Box& box, std::size_t d) {
@@ -60,9 +62,11 @@ struct Entry {
   Maker fp64;
 };
 
-[[nodiscard]] inline std::unique_ptr<Kernel> make_from(std::span<const Entry> table, const char* backend, const KernelRequest& request) {
+[[nodiscard]] inline std::unique_ptr<Kernel> make_from(std::span<const Entry> table, const char* backend,
+                                                       const KernelRequest& request) {
   for (const Entry& entry : table) {
-    if (entry.op == request.op->name()) return request.precision == Precision::kFp64 ? entry.fp64(request) : entry.fp32(request);
+    if (entry.op == request.op->name())
+      return request.precision == Precision::kFp64 ? entry.fp64(request) : entry.fp32(request);
   }
   invalid("[kernels] the {} backend must have a kernel of {}", backend, request.op->name());
 }

@@ -25,7 +25,9 @@ struct Case {
   std::vector<Box> results;
 };
 
-bool is_integer(Fill fill) { return fill != Fill::kNormal && fill != Fill::kPositive; }
+bool is_integer(Fill fill) {
+  return fill != Fill::kNormal && fill != Fill::kPositive;
+}
 
 template <typename T>
 class Buffers {
@@ -41,7 +43,10 @@ class Buffers {
       for (std::size_t e = 0; e < n; ++e) {
         floats[e] = static_cast<T>(fill == Fill::kPositive ? 1 + std::abs(normal(random)) : normal(random));
         const auto r = static_cast<std::int32_t>(random() % 9);
-        ints[e] = fill == Fill::kPositions ? static_cast<std::int32_t>((e * 5) % 11) : fill == Fill::kSegments ? r / 5 : fill == Fill::kTargets ? r - 2 : r;
+        ints[e] = fill == Fill::kPositions  ? static_cast<std::int32_t>((e * 5) % 11)
+                  : fill == Fill::kSegments ? r / 5
+                  : fill == Fill::kTargets  ? r - 2
+                                            : r;
       }
       floats_.push_back(floats);
       ints_.push_back(ints);
@@ -63,7 +68,8 @@ class Buffers {
     }
     std::vector<std::byte> workspace(kernel.workspace_bytes() + 64, std::byte{0xEE});
     kernel.run(in, out, workspace.data());
-    for (std::size_t i = kernel.workspace_bytes(); i < workspace.size(); ++i) ASSERT_EQ(workspace[i], std::byte{0xEE}) << "the workspace is exceeded";
+    for (std::size_t i = kernel.workspace_bytes(); i < workspace.size(); ++i)
+      ASSERT_EQ(workspace[i], std::byte{0xEE}) << "the workspace is exceeded";
   }
 
   [[nodiscard]] const std::vector<std::vector<T>>& results() const { return results_; }
@@ -82,7 +88,8 @@ KernelRequest request_of(const Case& c, Precision precision, Write write) {
 
 template <typename T>
 void expect_alike(const Case& c, Precision precision, double tolerance, Write write) {
-  SCOPED_TRACE(fmt::format("{} {} {}", c.op, to_string(c.operands[0]), precision == Precision::kFp64 ? "fp64" : "fp32"));
+  SCOPED_TRACE(
+      fmt::format("{} {} {}", c.op, to_string(c.operands[0]), precision == Precision::kFp64 ? "fp64" : "fp32"));
   const KernelRequest request = request_of(c, precision, write);
   Buffers<T> expected(c), actual(c);
 
@@ -103,7 +110,8 @@ void expect_alike(const Case& c, Precision precision, double tolerance, Write wr
 }
 
 std::vector<Case> cases() {
-  const Attributes rope{{"theta", 10000.0}, {"inverse", std::int64_t{0}}, {"factor", 1.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position", 8192.0}};
+  const Attributes rope{{"theta", 10000.0},       {"inverse", std::int64_t{0}}, {"factor", 1.0},
+                        {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},    {"original_max_position", 8192.0}};
   Attributes back = rope;
   back.set("inverse", std::int64_t{1});
   back.set("factor", 8.0);
@@ -124,7 +132,11 @@ std::vector<Case> cases() {
       {"dot", dot("bsh,fh->bsf"), {box({2, 3, 0}), box({7, 0})}, {}, {box({2, 3, 7})}},
       {"dot", dot("bsh,fh->bsf"), {box({2, 0, 5}), box({7, 5})}, {}, {box({2, 0, 7})}},
       {"rms_norm", {{"eps", 1e-5}}, {box({2, 3, 37}), box({37})}, {}, {box({2, 3, 37}), box({2, 3})}},
-      {"rms_norm_grad", {}, {box({2, 3, 37}), box({37}), box({2, 3}), box({2, 3, 37})}, {}, {box({2, 3, 37}), box({37})}},
+      {"rms_norm_grad",
+       {},
+       {box({2, 3, 37}), box({37}), box({2, 3}), box({2, 3, 37})},
+       {},
+       {box({2, 3, 37}), box({37})}},
       {"rms_norm_grad", {}, {box({2, 0, 8}), box({8}), box({2, 0}), box({2, 0, 8})}, {}, {box({2, 0, 8}), box({8})}},
       {"silu_mul", {}, {box({3, 41}), box({3, 41})}, {}, {box({3, 41})}},
       {"silu_mul_grad", {}, {box({3, 41}), box({3, 41}), box({3, 41})}, {}, {box({3, 41}), box({3, 41})}},
@@ -135,20 +147,36 @@ std::vector<Case> cases() {
       {"vocab_max", {}, {box({2, 3, 19})}, {}, {box({2, 3})}},
       {"vocab_max", {}, {box({2, 3, 0})}, {}, {box({2, 3})}},
       {"sum_exp", {}, {box({2, 3, 19}), box({2, 3})}, {}, {box({2, 3})}},
-      {"cross_entropy_grad", {}, {{{0, 2}, {0, 3}, {2, 7}}, box({2, 3}), box({2, 3}), box({2, 3}), Box{}}, {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kTargets}, {{{0, 2}, {0, 3}, {2, 7}}}},
+      {"cross_entropy_grad",
+       {},
+       {{{0, 2}, {0, 3}, {2, 7}}, box({2, 3}), box({2, 3}), box({2, 3}), Box{}},
+       {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kTargets},
+       {{{0, 2}, {0, 3}, {2, 7}}}},
       {"sumsq", {}, {box({5, 37})}, {}, {Box{}}},
       {"sumsq", {}, {box({0, 37})}, {}, {Box{}}},
       {"add", {}, {box({7}), box({7}), box({7})}, {}, {box({7})}},
       {"mul", {}, {box({7}), box({7})}, {}, {box({7})}},
       {"scale", {{"factor", 2.5}}, {box({7})}, {}, {box({7})}},
       {"accumulate", {}, {box({33})}, {}, {box({33})}},
-      {"adamw", adamw, {box({5, 9}), box({5, 9}), box({5, 9}), box({5, 9}), Box{}, Box{}, box({3})}, {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kNormal, Fill::kPositive, Fill::kPositive, Fill::kPositive}, {box({5, 9}), box({5, 9}), box({5, 9})}},
+      {"adamw",
+       adamw,
+       {box({5, 9}), box({5, 9}), box({5, 9}), box({5, 9}), Box{}, Box{}, box({3})},
+       {Fill::kNormal, Fill::kNormal, Fill::kPositive, Fill::kNormal, Fill::kPositive, Fill::kPositive,
+        Fill::kPositive},
+       {box({5, 9}), box({5, 9}), box({5, 9})}},
   };
   // Attention: {b, s, t, k, g, d}; s over one block of queries, permuted positions, segments, queries that see nothing.
-  for (const auto& n : std::vector<std::array<std::int64_t, 6>>{{2, 5, 5, 2, 1, 4}, {1, 133, 133, 1, 2, 6}, {1, 7, 150, 2, 3, 4}, {1, 1, 1, 1, 1, 2}, {1, 4, 4, 0, 2, 4}, {1, 0, 6, 1, 1, 4}}) {
+  for (const auto& n : std::vector<std::array<std::int64_t, 6>>{{2, 5, 5, 2, 1, 4},
+                                                                {1, 133, 133, 1, 2, 6},
+                                                                {1, 7, 150, 2, 3, 4},
+                                                                {1, 1, 1, 1, 1, 2},
+                                                                {1, 4, 4, 0, 2, 4},
+                                                                {1, 0, 6, 1, 1, 4}}) {
     const auto [b, s, t, k, g, d] = n;
-    const std::vector<Fill> fills = {Fill::kNormal, Fill::kNormal, Fill::kNormal, Fill::kPositions, Fill::kPositions, Fill::kSegments, Fill::kSegments};
-    const std::vector<Box> operands = {box({b, s, k, g, d}), box({b, t, k, d}), box({b, t, k, d}), box({b, s}), box({b, t}), box({b, s}), box({b, t})};
+    const std::vector<Fill> fills = {Fill::kNormal,    Fill::kNormal,   Fill::kNormal,  Fill::kPositions,
+                                     Fill::kPositions, Fill::kSegments, Fill::kSegments};
+    const std::vector<Box> operands = {box({b, s, k, g, d}), box({b, t, k, d}), box({b, t, k, d}), box({b, s}),
+                                       box({b, t}),          box({b, s}),       box({b, t})};
     all.push_back({"attention", {}, operands, fills, {box({b, s, k, g, d}), box({b, s, k, g})}});
     std::vector<Box> backward = operands;
     backward.insert(backward.end(), {box({b, s, k, g, d}), box({b, s, k, g}), box({b, s, k, g, d})});
@@ -189,14 +217,21 @@ std::vector<Maker> makers() {
 
 // A query all of whose scores are no numbers sees keys all the same: it must not pass for one that sees none.
 TEST(Kernels, AttentionDoesNotHideWhatIsNotANumber) {
-  const std::vector<Given> forward = {{box({1, 2, 1, 1, 2}), {kNaN, 1, 1, 1}}, {box({1, 2, 1, 2}), {1, 2, 3, 4}}, {box({1, 2, 1, 2}), {1, 2, 3, 4}},
-                                      {box({1, 2}), {}, {0, 1}},               {box({1, 2}), {}, {0, 1}},         {box({1, 2}), {}, {0, 0}},
+  const std::vector<Given> forward = {{box({1, 2, 1, 1, 2}), {kNaN, 1, 1, 1}},
+                                      {box({1, 2, 1, 2}), {1, 2, 3, 4}},
+                                      {box({1, 2, 1, 2}), {1, 2, 3, 4}},
+                                      {box({1, 2}), {}, {0, 1}},
+                                      {box({1, 2}), {}, {0, 1}},
+                                      {box({1, 2}), {}, {0, 0}},
                                       {box({1, 2}), {}, {0, 0}}};
   for (const Maker make : makers()) {
     const auto values = run_given<float>(make, "attention", {}, forward, {box({1, 2, 1, 1, 2}), box({1, 2, 1, 1})});
     std::vector<Given> backward = forward;
-    backward.insert(backward.end(), {{box({1, 2, 1, 1, 2}), values[0]}, {box({1, 2, 1, 1}), values[1]}, {box({1, 2, 1, 1, 2}), {1, 1, 1, 1}}});
-    const auto gradients = run_given<float>(make, "attention_grad", {}, backward, {forward[0].box, forward[1].box, forward[2].box});
+    backward.insert(
+        backward.end(),
+        {{box({1, 2, 1, 1, 2}), values[0]}, {box({1, 2, 1, 1}), values[1]}, {box({1, 2, 1, 1, 2}), {1, 1, 1, 1}}});
+    const auto gradients =
+        run_given<float>(make, "attention_grad", {}, backward, {forward[0].box, forward[1].box, forward[2].box});
 
     EXPECT_TRUE(std::isnan(values[0][0]) && std::isnan(values[1][0])) << "out and lse of the first query";
     EXPECT_TRUE(std::isfinite(values[0][2]) && std::isfinite(values[1][1])) << "out and lse of the second query";
@@ -210,9 +245,12 @@ TEST(Kernels, AttentionDoesNotHideWhatIsNotANumber) {
 TEST(Kernels, ExponentialKeepsItsAccuracy) {
   constexpr std::int64_t kPoints = 100003;
   std::vector<double> points = {-std::numeric_limits<double>::infinity(), -1000};
-  while (std::ssize(points) < kPoints) points.push_back(static_cast<double>(static_cast<float>(-86.9 + 174.8 * static_cast<double>(points.size()) / kPoints)));
+  while (std::ssize(points) < kPoints)
+    points.push_back(
+        static_cast<double>(static_cast<float>(-86.9 + 174.8 * static_cast<double>(points.size()) / kPoints)));
   const Box row = box({1, 1, kPoints});
-  const std::vector<Given> given = {{row, points}, {box({1, 1}), {0}}, {box({1, 1}), {1}}, {box({1, 1}), {}, {kPoints + 5}}, {Box{}, {1}}};
+  const std::vector<Given> given = {
+      {row, points}, {box({1, 1}), {0}}, {box({1, 1}), {1}}, {box({1, 1}), {}, {kPoints + 5}}, {Box{}, {1}}};
 
   const auto floats = run_given<float>(make_aten_kernel, "cross_entropy_grad", {}, given, {row})[0];
   const auto doubles = run_given<double>(make_aten_kernel, "cross_entropy_grad", {}, given, {row})[0];

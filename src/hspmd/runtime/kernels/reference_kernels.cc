@@ -15,7 +15,8 @@ template <typename T>
 std::unique_ptr<Kernel> element_wise(const KernelRequest& request, T (*function)(T, T)) {
   const std::int64_t n = volume(request.results[0]);
   return make_kernel([=](const Call& c) {
-    for (std::int64_t i = 0; i < n; ++i) c.out<T>(0)[i] = function(c.in<T>(0)[i], c.in<T>(c.operands.size() > 1 ? 1 : 0)[i]);
+    for (std::int64_t i = 0; i < n; ++i)
+      c.out<T>(0)[i] = function(c.in<T>(0)[i], c.in<T>(c.operands.size() > 1 ? 1 : 0)[i]);
   });
 }
 
@@ -109,7 +110,8 @@ std::unique_ptr<Kernel> dot(const KernelRequest& request) {
   const std::string& text = request.attributes->text("factors");
   const std::size_t comma = text.find(',');
   const std::size_t arrow = text.find("->");
-  const std::array<std::string, 3> dims = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1), text.substr(arrow + 2)};
+  const std::array<std::string, 3> dims = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1),
+                                           text.substr(arrow + 2)};
   const std::array<const Box*, 3> boxes = {&request.operands[0], &request.operands[1], &request.results[0]};
   std::map<char, std::int64_t> size;
   std::array<std::map<char, std::int64_t>, 3> stride;
@@ -195,7 +197,8 @@ std::unique_ptr<Kernel> embedding(const KernelRequest& request) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       const std::int64_t id = c.in<std::int32_t>(0)[t];
       const bool here = id >= rows.begin && id < rows.end;
-      for (std::int64_t i = 0; i < width; ++i) c.out<T>(0)[t * width + i] = here ? c.in<T>(1)[(id - rows.begin) * width + i] : T{0};
+      for (std::int64_t i = 0; i < width; ++i)
+        c.out<T>(0)[t * width + i] = here ? c.in<T>(1)[(id - rows.begin) * width + i] : T{0};
     }
   });
 }
@@ -247,7 +250,11 @@ std::unique_ptr<Kernel> rope(const KernelRequest& request) {
 struct AttentionShape {
   std::int64_t b, s, t, k, g, d;
   explicit AttentionShape(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)), s(dim(r.operands[0], 1)), t(dim(r.operands[1], 1)), k(dim(r.operands[0], 2)), g(dim(r.operands[0], 3)),
+      : b(dim(r.operands[0], 0)),
+        s(dim(r.operands[0], 1)),
+        t(dim(r.operands[1], 1)),
+        k(dim(r.operands[0], 2)),
+        g(dim(r.operands[0], 3)),
         d(dim(r.operands[0], 4)) {}
 };
 
@@ -335,7 +342,8 @@ std::unique_ptr<Kernel> attention_grad(const KernelRequest& request) {
 struct VocabularyShape {
   std::int64_t rows, width;
   Interval here;
-  explicit VocabularyShape(const Box& logits) : rows(dim(logits, 0) * dim(logits, 1)), width(dim(logits, 2)), here(logits[2]) {}
+  explicit VocabularyShape(const Box& logits)
+      : rows(dim(logits, 0) * dim(logits, 1)), width(dim(logits, 2)), here(logits[2]) {}
 };
 
 template <typename T>
@@ -405,7 +413,8 @@ template <typename T>
 std::unique_ptr<Kernel> count_tokens(const KernelRequest& request) {
   const std::int64_t rows = volume(request.operands[0]);
   return make_kernel([=](const Call& c) {
-    c.out<T>(0)[0] = static_cast<T>(std::count_if(c.in<std::int32_t>(0), c.in<std::int32_t>(0) + rows, [](std::int32_t t) { return t >= 0; }));
+    c.out<T>(0)[0] = static_cast<T>(
+        std::count_if(c.in<std::int32_t>(0), c.in<std::int32_t>(0) + rows, [](std::int32_t t) { return t >= 0; }));
   });
 }
 
@@ -441,7 +450,8 @@ template <typename T>
 std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   const std::int64_t n = volume(request.results[0]);
   const auto number = [&](const char* name) { return request.attributes->number(name); };
-  const double beta1 = number("beta1"), beta2 = number("beta2"), eps = number("eps"), decay = number("weight_decay"), clip = number("clip_norm");
+  const double beta1 = number("beta1"), beta2 = number("beta2"), eps = number("eps"), decay = number("weight_decay"),
+               clip = number("clip_norm");
   return make_kernel([=](const Call& c) {
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
@@ -496,6 +506,8 @@ constexpr Entry kTable[] = {
 
 namespace hspmd {
 
-std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request) { return kernels::make_from(kernels::kTable, "reference", request); }
+std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request) {
+  return kernels::make_from(kernels::kTable, "reference", request);
+}
 
 }  // namespace hspmd

@@ -17,12 +17,16 @@ Generation::Generation(int ranks, int channels, std::chrono::duration<double> ti
       timeout_(timeout),
       mailboxes_(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(channels) * kRoundsPerChannel),
       segments_(static_cast<std::size_t>(ranks)) {
-  if (ranks < 1 || channels < 0 || timeout.count() <= 0) invalid("[arena] a generation must have a rank and a time-out above 0 s");
+  if (ranks < 1 || channels < 0 || timeout.count() <= 0)
+    invalid("[arena] a generation must have a rank and a time-out above 0 s");
 }
 
 Mailbox& Generation::mailbox(int rank, int channel, int round) {
-  check_internal(round < kRoundsPerChannel && channel < channels_ && rank < ranks_, "a mailbox is one of the generation");
-  const auto index = (static_cast<std::size_t>(rank) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel)) * kRoundsPerChannel;
+  check_internal(round < kRoundsPerChannel && channel < channels_ && rank < ranks_,
+                 "a mailbox is one of the generation");
+  const auto index =
+      (static_cast<std::size_t>(rank) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel)) *
+      kRoundsPerChannel;
   return mailboxes_[index + static_cast<std::size_t>(round)];
 }
 
@@ -49,7 +53,8 @@ void Generation::wait(Ready ready, const WaitSite& site, int peer) {
       if (aborted()) fail("aborted: " + reason());
       sched_yield();
     }
-    if (std::chrono::steady_clock::now() - start > timeout_) fail(fmt::format("timed out after {} s", timeout_.count()));
+    if (std::chrono::steady_clock::now() - start > timeout_)
+      fail(fmt::format("timed out after {} s", timeout_.count()));
   }
 }
 
@@ -59,7 +64,9 @@ const std::uint64_t* Generation::acquire(int peer, int channel, int round, std::
   return reinterpret_cast<const std::uint64_t*>(segment(peer) + box.table[time % 2]);
 }
 
-void Generation::release(int peer, int channel, int round) { mailbox(peer, channel, round).released.fetch_add(1, std::memory_order_acq_rel); }
+void Generation::release(int peer, int channel, int round) {
+  mailbox(peer, channel, round).released.fetch_add(1, std::memory_order_acq_rel);
+}
 
 void Generation::wait_released(int channel, int round, std::uint64_t count, const WaitSite& site) {
   const Mailbox& box = mailbox(site.rank, channel, round);

@@ -48,8 +48,12 @@ class Generation {
 
   [[nodiscard]] int ranks() const { return ranks_; }
 
-  void set_segment(int rank, std::byte* base) { segments_[static_cast<std::size_t>(rank)].store(base, std::memory_order_release); }
-  [[nodiscard]] const std::byte* segment(int rank) const { return segments_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
+  void set_segment(int rank, std::byte* base) {
+    segments_[static_cast<std::size_t>(rank)].store(base, std::memory_order_release);
+  }
+  [[nodiscard]] const std::byte* segment(int rank) const {
+    return segments_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
+  }
 
   // Shows for the `time`-th time (from 1, ascending; times in which nobody reads may be left out).
   void post(int rank, int channel, int round, std::uint64_t time, std::uint64_t table_offset);
