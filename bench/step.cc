@@ -31,7 +31,7 @@ Strategy strategy_named(const std::string& mode) {
   if (mode == "dp2")
     return {mode, ScheduleKind::kOneFOneB, {{twos, {stage({0}, 0, 8, 1)}}, {twos, {stage({1}, 0, 8, 1)}}}};
   if (mode == "tp2") return {mode, ScheduleKind::kOneFOneB, {{fours, {stage({0, 1}, 0, 8, 2)}}}};
-  if (mode == "pp2") return {mode, ScheduleKind::kOneFOneB, {{ones, {stage({0}, 0, 4, 1), stage({1}, 4, 8, 1)}}}};
+  if (mode == "pp2") return {mode, ScheduleKind::kZeroBubble, {{ones, {stage({0}, 0, 4, 1), stage({1}, 4, 8, 1)}}}};
   invalid("[bench] the mode must be one, dp2, tp2, pp2 or gemm. Received \"{}\".", mode);
 }
 

@@ -52,7 +52,7 @@ def bad_strategies(folder):
         ("device twice", STRATEGY.replace("[2]", "[1]"), ["device 1 stands already"]),
         ("tp wrong", STRATEGY.replace("tp: 2", "tp: 3"), ["tp x cp must be the 2 devices"]),
         ("unknown key", STRATEGY.replace("tp: 2", "tpp: 2"), ["strategy.yaml:6", "tpp is not known", '"tp"']),
-        ("not built", STRATEGY.replace("pipelines:", "schedule: zero_bubble\npipelines:"), ["zero_bubble", "not built yet", "gpipe, 1f1b"]),
+        ("not built", STRATEGY.replace("pipelines:", "schedule: interleaved\npipelines:"), ["interleaved", "not built yet", "gpipe, 1f1b, zero_bubble"]),
         ("zero", STRATEGY.replace("pipelines:", "zero: 1\npipelines:"), ["zero", "not built yet"]),
         ("negative device", STRATEGY.replace("[0, 1]", "[-1, 1]"), ["integer from 0 to"]),
         ("huge device", STRATEGY.replace("[0, 1]", "[99999999999999999999, 1]"), ["integer from 0 to"]),

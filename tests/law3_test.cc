@@ -74,6 +74,13 @@ TEST(Law3, PipelineParallel) {
   expect_law({"pp", ScheduleKind::kOneFOneB, {{{1, 1, 2}, {stage({0}, 0, 1, 1), stage({1}, 1, 4, 1)}}}},
              TiedEmbeddings::kYes);
 }
+TEST(Law3, ZeroBubble) {
+  expect_law({"zb",
+              ScheduleKind::kZeroBubble,
+              {{{1, 2, 1, 1}, {stage({0}, 0, 1, 1), stage({1, 2}, 1, 2, 2), stage({3}, 2, 4, 1)}},
+               {{3}, {stage({4}, 0, 4, 1)}}}},
+             TiedEmbeddings::kYes);
+}
 TEST(Law3, ContextParallel) {
   expect_law({"cp", ScheduleKind::kOneFOneB, {{{1, 2}, {stage({0, 1, 2}, 0, 4, 1)}}}}, TiedEmbeddings::kNo);
 }
@@ -110,7 +117,7 @@ TEST(Law3, HoldsForRandomStrategies) {
     std::vector<Device> devices = {0, 1, 2, 3, 4, 5, 6, 7};
     std::shuffle(devices.begin(), devices.end(), random);
     std::size_t at = 0;
-    Strategy strategy{"random", draw(0, 1) == 0 ? ScheduleKind::kGPipe : ScheduleKind::kOneFOneB, {}};
+    Strategy strategy{"random", static_cast<ScheduleKind>(draw(0, 2)), {}};
     const int pipelines = draw(1, 3);
     for (int p = 0; p < pipelines && at < devices.size(); ++p) {
       PipelineSpec pipeline;

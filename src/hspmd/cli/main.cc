@@ -141,7 +141,7 @@ std::vector<std::string> check_file(const std::string& path, const CheckArgument
   found = check({&built.graph, &built.plan, &strategy, &links, length, float_bytes});
   if (arguments.print && found.empty()) {
     for (const Device device : strategy.devices())
-      std::cout << to_string(specialize(built.graph, built.plan, device)) << "\n";
+      std::cout << to_string(specialize(built.graph, built.plan, device, strategy.schedule)) << "\n";
   }
   return found;
 }

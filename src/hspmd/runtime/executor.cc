@@ -92,6 +92,7 @@ Executor::Executor(const Program& program, const ExecutorOptions& options, Gener
                    const std::vector<int>& rank_of_device, const Cluster& cluster)
     : program_(program), options_(options), generation_(generation), rank_(rank), rank_of_device_(rank_of_device) {
   actions_ = actions_of(program, options.schedule, options.micro_batch_sizes.size());
+  for (const Action& action : actions_) section_of_action_.push_back(section_of(program, action));
   in_flight_ = std::max(1, max_in_flight(actions_));
   section_runs_.assign(program.sections.size(), 0);
   bind_sizes(cluster);
@@ -300,13 +301,14 @@ void Executor::step(const FeedFunction& feed) {
     feed({&f, program_.pipeline, -1, &bound.boxes[slot], at(bound.slots[slot])});
   }
   run_section(0, *variants_.front(), feed, -1);
-  for (const Action& action : actions_) {
-    const std::size_t forward = 1 + 2 * static_cast<std::size_t>(action.virtual_stage);
-    const std::size_t section = action.kind == ActionKind::kForward ? forward : forward + 1;
-    run_section(section, *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed,
-                action.micro_batch);
-  }
+  for (std::size_t a = 0; a < actions_.size(); ++a) run_action(a, feed);
   run_section(program_.sections.size() - 1, *variants_.front(), feed, -1);
+}
+
+void Executor::run_action(std::size_t a, const FeedFunction& feed) {
+  const int micro_batch = actions_[a].micro_batch;
+  Variant& variant = *variants_[variant_of_micro_batch_[static_cast<std::size_t>(micro_batch)]];
+  run_section(section_of_action_[a], variant, feed, micro_batch);
 }
 
 void Executor::select_copies(std::size_t section, int micro_batch) {
@@ -445,11 +447,8 @@ std::optional<NonFinite> Executor::find_non_finite(const FeedFunction& feed) {
   tracing_ = true;
   found_.reset();
   run_section(0, *variants_.front(), feed, -1);
-  for (const Action& action : actions_) {
-    if (action.kind != ActionKind::kForward) continue;
-    run_section(1 + 2 * static_cast<std::size_t>(action.virtual_stage),
-                *variants_[variant_of_micro_batch_[static_cast<std::size_t>(action.micro_batch)]], feed,
-                action.micro_batch);
+  for (std::size_t a = 0; a < actions_.size(); ++a) {
+    if (actions_[a].kind == ActionKind::kForward) run_action(a, feed);
   }
   tracing_ = false;
   return found_;

@@ -99,6 +99,7 @@ class Executor {
   void map_memory(const Cluster& cluster, const Extra& extra);
   std::unique_ptr<RunCompute> make_compute(const BoundCompute& bound, const Cluster& cluster);
   std::unique_ptr<RunExchange> make_exchange(const BoundExchange& bound, std::size_t channel_state);
+  void run_action(std::size_t a, const FeedFunction& feed);
   void run_section(std::size_t section, Variant& variant, const FeedFunction& feed, int micro_batch);
   void run_exchange(RunExchange& exchange);
   void show(RunExchange& exchange, std::size_t round);
@@ -118,6 +119,7 @@ class Executor {
   int rank_;
   const std::vector<int>& rank_of_device_;
   Actions actions_;
+  std::vector<std::size_t> section_of_action_;
   int in_flight_ = 1;
   std::vector<std::unique_ptr<Variant>> variants_;  // by distinct micro-batch size
   std::vector<std::size_t> variant_of_micro_batch_;

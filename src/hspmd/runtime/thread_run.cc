@@ -11,7 +11,7 @@ ThreadRun::ThreadRun(const Graph& graph, const Plan& plan, const std::vector<Dev
   rank_of_device_.assign(static_cast<std::size_t>(*std::max_element(devices.begin(), devices.end())) + 1, -1);
   int channels = 0;
   for (std::size_t r = 0; r < devices.size(); ++r) {
-    programs_.push_back(specialize(graph, plan, devices[r]));
+    programs_.push_back(specialize(graph, plan, devices[r], options.schedule));
     rank_of_device_[static_cast<std::size_t>(devices[r])] = static_cast<int>(r);
     channels = std::max(channels, programs_.back().channels);
   }

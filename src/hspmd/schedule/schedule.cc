@@ -22,40 +22,70 @@ Actions one_f_one_b(int stage, int stages, int micro_batches) {
   return list;
 }
 
+Actions zero_bubble(int stage, int stages, int micro_batches) {
+  const int ahead = std::min(stages - stage, micro_batches);
+  Actions list;
+  for (int m = 0; m < ahead; ++m) list.push_back({ActionKind::kForward, 0, m});
+  for (int m = 0; m < micro_batches; ++m) {
+    list.push_back({ActionKind::kInput, 0, m});
+    if (m >= stage) list.push_back({ActionKind::kWeight, 0, m - stage});
+    if (m + ahead < micro_batches) list.push_back({ActionKind::kForward, 0, m + ahead});
+  }
+  for (int m = std::max(0, micro_batches - stage); m < micro_batches; ++m) list.push_back({ActionKind::kWeight, 0, m});
+  return list;
+}
+
+// Which actions may follow each other on one micro-batch: F, then B or I, after I W.
+enum class Progress { kNothing, kForward, kInput, kDone };
+
+std::optional<Progress> after(Progress before, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return before == Progress::kNothing ? std::optional(Progress::kForward) : std::nullopt;
+    case ActionKind::kBackward:
+      return before == Progress::kForward ? std::optional(Progress::kDone) : std::nullopt;
+    case ActionKind::kInput:
+      return before == Progress::kForward ? std::optional(Progress::kInput) : std::nullopt;
+    case ActionKind::kWeight:
+      return before == Progress::kInput ? std::optional(Progress::kDone) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> why_incomplete(const Actions& list, int stage, int micro_batches) {
-  std::vector<int> state(static_cast<std::size_t>(micro_batches), 0);  // 0 nothing, 1 forward, 2 backward done
+  std::vector<Progress> progress(static_cast<std::size_t>(micro_batches), Progress::kNothing);
   for (const Action& action : list) {
     if (action.micro_batch < 0 || action.micro_batch >= micro_batches) {
       return fmt::format("stage {} names micro-batch {} of {}", stage, action.micro_batch, micro_batches);
     }
-    const int wanted = action.kind == ActionKind::kForward ? 0 : 1;
-    int& now = state[static_cast<std::size_t>(action.micro_batch)];
-    if (now != wanted) return fmt::format("stage {} runs {} out of order", stage, to_string(Actions{action}));
-    ++now;
+    Progress& now = progress[static_cast<std::size_t>(action.micro_batch)];
+    const auto next = after(now, action.kind);
+    if (!next) return fmt::format("stage {} runs {} out of order", stage, to_string(Actions{action}));
+    now = *next;
   }
-  const auto missing = std::find_if(state.begin(), state.end(), [](int s) { return s != 2; });
-  if (missing == state.end()) return std::nullopt;
-  return fmt::format("stage {} does not finish micro-batch {}", stage, missing - state.begin());
+  const auto missing = std::find_if(progress.begin(), progress.end(), [](Progress p) { return p != Progress::kDone; });
+  if (missing == progress.end()) return std::nullopt;
+  return fmt::format("stage {} does not finish micro-batch {}", stage, missing - progress.begin());
 }
 
 // The message between neighbouring stages that an action sends, or receives.
 struct Message {
   int from = 0;
-  ActionKind kind = ActionKind::kForward;
+  int to = 0;
   int micro_batch = 0;
   friend bool operator==(const Message&, const Message&) = default;
 };
 
 std::optional<Message> sent_by(const Action& a, int stage, int stages) {
   const int to = a.kind == ActionKind::kForward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= stages) return std::nullopt;
-  return Message{stage, a.kind, a.micro_batch};
+  if (to < 0 || to >= stages || a.kind == ActionKind::kWeight) return std::nullopt;
+  return Message{stage, to, a.micro_batch};
 }
 
 std::optional<Message> received_by(const Action& a, int stage, int stages) {
   const int from = a.kind == ActionKind::kForward ? stage - 1 : stage + 1;
-  if (from < 0 || from >= stages) return std::nullopt;
-  return Message{from, a.kind, a.micro_batch};
+  if (from < 0 || from >= stages || a.kind == ActionKind::kWeight) return std::nullopt;
+  return Message{from, stage, a.micro_batch};
 }
 
 // Each stage blocks between two actions on {what the last one sends, what the next one receives}; a message is met
@@ -107,14 +137,28 @@ std::optional<std::string> why_deadlocked(const std::vector<Actions>& lists) {
 }  // namespace
 
 const char* to_string(ScheduleKind kind) {
-  return kind == ScheduleKind::kGPipe ? "gpipe" : "1f1b";
+  switch (kind) {
+    case ScheduleKind::kGPipe:
+      return "gpipe";
+    case ScheduleKind::kOneFOneB:
+      return "1f1b";
+    case ScheduleKind::kZeroBubble:
+      return "zero_bubble";
+  }
+  return "";
 }
 
 Actions actions(ScheduleKind kind, int stage, int stages, int micro_batches) {
   check_internal(stage >= 0 && stage < stages && micro_batches >= 0, "a stage is one of its pipeline");
-  // GPipe runs all forwards first: 1F1B of a pipeline that is deep enough.
-  if (kind == ScheduleKind::kGPipe) return one_f_one_b(0, std::max(micro_batches, 1), micro_batches);
-  return one_f_one_b(stage, stages, micro_batches);
+  switch (kind) {
+    case ScheduleKind::kGPipe:  // all forwards first: 1F1B of a pipeline that is deep enough
+      return one_f_one_b(0, std::max(micro_batches, 1), micro_batches);
+    case ScheduleKind::kOneFOneB:
+      return one_f_one_b(stage, stages, micro_batches);
+    case ScheduleKind::kZeroBubble:
+      return zero_bubble(stage, stages, micro_batches);
+  }
+  return {};
 }
 
 std::optional<std::string> why_invalid(const std::vector<Actions>& stages, int micro_batches) {

@@ -27,7 +27,7 @@ class Checker {
   std::vector<std::string> run() {
     for (const Device device : r_.strategy->devices()) {
       try {
-        check_device(specialize(*r_.graph, *r_.plan, device));
+        check_device(specialize(*r_.graph, *r_.plan, device, r_.strategy->schedule));
       } catch (const InvalidArgument& error) {
         problems_.emplace_back(error.what());
         return std::move(problems_);

@@ -24,13 +24,6 @@ bool forward_activation(const Node& node) {
   return node.time == Time::kMicroBatch && node.phase == Phase::kForward;
 }
 
-// An accumulation runs with the micro-batch value it sums.
-bool runs_each_micro_batch(const Graph& graph, const Node& node) {
-  if (node.time == Time::kMicroBatch) return true;
-  return std::any_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId v) { return graph.producer(v).time == Time::kMicroBatch; });
-}
-
 class Viewer {
  public:
   Viewer(const Graph& graph, Layouts& layouts, int pipeline) : graph_(graph), layouts_(layouts), pipeline_(pipeline) {
@@ -122,6 +115,12 @@ class Viewer {
 };
 
 }  // namespace
+
+bool runs_each_micro_batch(const Graph& graph, const Node& node) {
+  if (node.time == Time::kMicroBatch) return true;
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId v) { return graph.producer(v).time == Time::kMicroBatch; });
+}
 
 PipelineView view_pipeline(const Graph& graph, Layouts& layouts, int pipeline) {
   return Viewer(graph, layouts, pipeline).run();

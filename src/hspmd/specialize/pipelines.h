@@ -16,6 +16,9 @@ struct PipelineView {
 };
 [[nodiscard]] PipelineView view_pipeline(const Graph& graph, Layouts& layouts, int pipeline);
 
+// Whether a node runs in the sections of a micro-batch: an accumulation runs with the value it sums.
+[[nodiscard]] bool runs_each_micro_batch(const Graph& graph, const Node& node);
+
 // The number of pipelines: subgroups of the activations' layouts.
 [[nodiscard]] int pipeline_count(const Graph& graph, Layouts& layouts);
 

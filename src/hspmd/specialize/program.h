@@ -4,6 +4,7 @@
 //   Pre        once a step: gathers of parameters
 //   Forward    once a micro-batch and virtual stage
 //   Backward   once a micro-batch and virtual stage
+//   Weight     likewise, where the schedule splits the backward pass: what no other stage waits for
 //   Post       once a step: synchronisation of gradients, optimizer
 //
 // A section is a flat list of instructions over numbered slots. A slot is one value's local part; values that an
@@ -21,16 +22,16 @@
 
 namespace hspmd {
 
-enum class SectionKind { kPre, kForward, kBackward, kPost };
+enum class SectionKind { kPre, kForward, kBackward, kWeight, kPost };
 [[nodiscard]] constexpr bool each_micro_batch(SectionKind kind) {
-  return kind == SectionKind::kForward || kind == SectionKind::kBackward;
+  return kind != SectionKind::kPre && kind != SectionKind::kPost;
 }
 
 // How long a slot's memory lives.
 enum class Scope {
   kPersistent,  // leaves: parameters, optimizer states, constants, step inputs
   kStep,        // once-a-step values and sums over micro-batches
-  kStash,       // made forward, needed backward: one copy for each micro-batch in flight
+  kStash,       // made in one section of a micro-batch, needed in a later one: one copy for each micro-batch in flight
   kOutbox,      // sent to another stage: two copies, so that a send does not wait for its receive
   kSection,     // within one section
 };
@@ -106,7 +107,7 @@ struct Program {
   std::vector<int> virtual_stages;  // its own
   std::deque<Annotation> layouts;
   std::vector<Slot> slots;
-  std::vector<Section> sections;  // Pre, then Forward and Backward by virtual stage, then Post
+  std::vector<Section> sections;  // Pre, then Forward, Backward (and Weight) by virtual stage, then Post
   std::vector<Feed> feeds;
   std::vector<LeafSlot> leaves;
   std::vector<std::pair<std::string, int>> outputs;  // name, slot: scalars read after the step
@@ -114,7 +115,12 @@ struct Program {
 };
 
 // The device's program. Throws InvalidArgument from deduction, or where activations of two pipelines would meet.
-[[nodiscard]] Program specialize(const Graph& graph, const Plan& plan, Device device);
+// A schedule that splits the backward pass makes programs with Weight sections.
+[[nodiscard]] Program specialize(const Graph& graph, const Plan& plan, Device device,
+                                 ScheduleKind schedule = ScheduleKind::kOneFOneB);
+
+// The section that an action runs. kInput runs Backward.
+[[nodiscard]] std::size_t section_of(const Program& program, const Action& action);
 
 // Its text: the golden form of tests, and what `hspmd check --print` shows.
 [[nodiscard]] std::string to_string(const Program& program);

@@ -17,6 +17,8 @@ std::string section_name(const Section& section) {
       return fmt::format("Forward {}", section.virtual_stage);
     case SectionKind::kBackward:
       return fmt::format("Backward {}", section.virtual_stage);
+    case SectionKind::kWeight:
+      return fmt::format("Weight {}", section.virtual_stage);
     case SectionKind::kPost:
       return "Post";
   }

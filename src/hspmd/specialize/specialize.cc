@@ -13,8 +13,8 @@ constexpr int kNone = -1;
 
 class Specializer {
  public:
-  Specializer(const Graph& graph, const Plan& plan, Device device)
-      : graph_(graph), layouts_(graph, plan), device_(device) {
+  Specializer(const Graph& graph, const Plan& plan, Device device, ScheduleKind schedule)
+      : graph_(graph), layouts_(graph, plan), device_(device), splits_(schedule == ScheduleKind::kZeroBubble) {
     slot_of_.assign(static_cast<std::size_t>(graph.value_count()), kNone);
   }
 
@@ -22,6 +22,7 @@ class Specializer {
     program_.device = device_;
     mark_live();
     find_pipeline();
+    find_awaited();
     find_runs();
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       if (live_[n]) place(n);
@@ -74,13 +75,27 @@ class Specializer {
     program_.stages = view_.stages;
   }
 
+  // Backward nodes that a stage before waits for: the messages between stages, and what they are made from. The first
+  // stage sends nothing; its whole backward pass counts.
+  void find_awaited() {
+    awaited_.assign(graph_.nodes().size(), !splits_);
+    for (std::size_t n = graph_.nodes().size(); splits_ && n-- > 0;) {
+      const Node& node = graph_.nodes()[n];
+      if (!live_[n] || node.phase != Phase::kBackward || !runs_each_micro_batch(graph_, node)) continue;
+      if (view_.crosses[n] || view_.virtual_stage[n] == 0) awaited_[n] = true;
+      if (!awaited_[n]) continue;
+      for (const ValueId input : node.inputs) awaited_[static_cast<std::size_t>(graph_.value(input).producer)] = true;
+    }
+  }
+
   // ---- Reshards in a row ----
 
-  [[nodiscard]] SectionKind section_kind(const Node& node) const {
-    bool each = node.time == Time::kMicroBatch;
-    for (const ValueId input : node.inputs) each = each || graph_.producer(input).time == Time::kMicroBatch;
-    if (each) return node.phase == Phase::kForward ? SectionKind::kForward : SectionKind::kBackward;
-    return node.phase == Phase::kForward ? SectionKind::kPre : SectionKind::kPost;
+  [[nodiscard]] SectionKind section_kind(std::size_t n) const {
+    const Node& node = graph_.nodes()[n];
+    const bool forward = node.phase == Phase::kForward;
+    if (!runs_each_micro_batch(graph_, node)) return forward ? SectionKind::kPre : SectionKind::kPost;
+    if (forward) return SectionKind::kForward;
+    return awaited_[n] ? SectionKind::kBackward : SectionKind::kWeight;
   }
 
   void find_runs() {
@@ -96,7 +111,7 @@ class Specializer {
         continue;
       }
       const std::size_t source = static_cast<std::size_t>(graph_.value(node.inputs.front()).producer);
-      const bool joins = run != kNone && section_kind(graph_.nodes()[last]) == section_kind(node) &&
+      const bool joins = run != kNone && section_kind(last) == section_kind(n) &&
                          view_.crosses[last] == view_.crosses[n] &&
                          view_.virtual_stage[last] == view_.virtual_stage[n] && run_[source] != run;
       if (!joins) run = static_cast<int>(n);
@@ -144,7 +159,7 @@ class Specializer {
       program_.slots[static_cast<std::size_t>(step.results.front())].accumulates = true;
       step.adds = true;
     }
-    section(section_kind(node), view_.virtual_stage[n]).instructions.emplace_back(std::move(step));
+    section(section_kind(n), view_.virtual_stage[n]).instructions.emplace_back(std::move(step));
   }
 
   // A leaf's new value lies where the leaf lies.
@@ -166,7 +181,7 @@ class Specializer {
   void place_reshard(const Node& node, const Reshard& reshard, std::size_t n) {
     const ValueId from = node.inputs.front();
     const ValueId to = node.outputs.front();
-    const SectionKind kind = section_kind(node);
+    const SectionKind kind = section_kind(n);
     const bool each = each_micro_batch(kind);
     const bool here = local(from);
     const bool there = local(to);
@@ -255,8 +270,7 @@ class Specializer {
   // Within micro-batches a device sees its own pipeline alone; the top tier gave the pipeline its batch.
   int layout_index(ValueId value, const Node& node) {
     const Annotation& whole = layouts_.of(value);
-    const SectionKind kind = section_kind(node);
-    const bool each = node.time == Time::kMicroBatch && each_micro_batch(kind);
+    const bool each = node.time == Time::kMicroBatch;
     const auto key = std::pair(&whole, each);
     const auto [found, fresh] = layout_index_.try_emplace(key, static_cast<int>(program_.layouts.size()));
     if (fresh) program_.layouts.push_back(each ? project(whole, program_.pipeline) : whole);
@@ -285,6 +299,7 @@ class Specializer {
     for (const int stage : program_.virtual_stages) {
       (void)section(SectionKind::kForward, stage);
       (void)section(SectionKind::kBackward, stage);
+      if (splits_) (void)section(SectionKind::kWeight, stage);
     }
     const auto take = [&](SectionKind kind, int stage) {
       program_.sections.push_back(std::move(sections_[{kind, stage}]));
@@ -293,6 +308,7 @@ class Specializer {
     for (const int stage : program_.virtual_stages) {
       take(SectionKind::kForward, stage);
       take(SectionKind::kBackward, stage);
+      if (splits_) take(SectionKind::kWeight, stage);
     }
     take(SectionKind::kPost, 0);
   }
@@ -353,11 +369,13 @@ class Specializer {
   const Graph& graph_;
   Layouts layouts_;
   Device device_;
+  bool splits_;
   Program program_;
   PipelineView view_;
   std::vector<bool> live_;
-  std::vector<int> run_;      // by node: the first Reshard of its run
-  std::vector<int> ordinal_;  // by node: its place there
+  std::vector<bool> awaited_;  // by node
+  std::vector<int> run_;       // by node: the first Reshard of its run
+  std::vector<int> ordinal_;   // by node: its place there
   std::unordered_map<int, int> run_size_;
   std::vector<int> slot_of_;  // by value
   std::unordered_map<int, ValueId> updated_;
@@ -369,8 +387,19 @@ class Specializer {
 
 }  // namespace
 
-Program specialize(const Graph& graph, const Plan& plan, Device device) {
-  return Specializer(graph, plan, device).run();
+Program specialize(const Graph& graph, const Plan& plan, Device device, ScheduleKind schedule) {
+  return Specializer(graph, plan, device, schedule).run();
+}
+
+std::size_t section_of(const Program& program, const Action& action) {
+  SectionKind kind = SectionKind::kForward;
+  if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInput) kind = SectionKind::kBackward;
+  if (action.kind == ActionKind::kWeight) kind = SectionKind::kWeight;
+  const int stage = program.virtual_stages[static_cast<std::size_t>(action.virtual_stage)];
+  const auto found = std::find_if(program.sections.begin(), program.sections.end(),
+                                  [&](const Section& s) { return s.kind == kind && s.virtual_stage == stage; });
+  check_internal(found != program.sections.end(), "a program has the sections that its schedule runs");
+  return static_cast<std::size_t>(found - program.sections.begin());
 }
 
 }  // namespace hspmd

@@ -60,6 +60,14 @@ PipelineSpec read_pipeline(const ConfigNode& node) {
   return pipeline;
 }
 
+ScheduleKind read_schedule(const ConfigNode& node) {
+  const std::string name = node.choice({"gpipe", "1f1b", "zero_bubble"}, {"interleaved"});
+  for (const ScheduleKind kind : {ScheduleKind::kGPipe, ScheduleKind::kZeroBubble}) {
+    if (name == to_string(kind)) return kind;
+  }
+  return ScheduleKind::kOneFOneB;
+}
+
 }  // namespace
 
 Strategy read_strategy(const ConfigNode& root) {
@@ -68,9 +76,7 @@ Strategy read_strategy(const ConfigNode& root) {
   Strategy strategy;
   if (const auto name = root.find("name")) strategy.name = name->text();
   if (const auto schedule = root.find("schedule")) {
-    strategy.schedule = schedule->choice({"gpipe", "1f1b"}, {"interleaved", "zero_bubble"}) == "gpipe"
-                            ? ScheduleKind::kGPipe
-                            : ScheduleKind::kOneFOneB;
+    strategy.schedule = read_schedule(*schedule);
   }
   if (const auto zero = root.find("zero")) (void)zero->choice({"0"}, {"1", "3"});
   for (const ConfigNode& pipeline : root.at("pipelines").list()) strategy.pipelines.push_back(read_pipeline(pipeline));
