@@ -38,11 +38,11 @@ int main() {
     plan.set_reshard(name, parse_annotation(role.addends ? "{0-2: Px3}" : "{0-2: Dx3}"));
 
   // Pipelines have micro-batches of their own: 2 of 12 sequences, and 1 of 8.
-  ThreadRunOptions options;
+  RunOptions options;
   options.micro_batch_sizes = {{12, 12}, {8}};
   options.backend = Backend::kReference;
   const Cluster cluster = Cluster::uniform(3);
-  ThreadRun run(g, plan, {0, 1, 2}, options, cluster);
+  DeviceRun run(g, plan, {0, 1, 2}, options, cluster);
   run.initialise();
   for (int step = 1; step <= 400; ++step) {
     run.step([&](const FeedRequest& request) {

@@ -9,7 +9,7 @@
 
 #include "hspmd/graph/autodiff.h"
 #include "hspmd/ops/ops.h"
-#include "hspmd/runtime/thread_run.h"
+#include "hspmd/runtime/device_run.h"
 
 namespace hspmd {
 namespace {
@@ -81,13 +81,13 @@ void expect_slope(const char* name, const Build& build) {
   g.output("both", ops::add(g, both));
   g.output("alone", ops::add(g, alone));
   g.output("direction", ops::add(g, direction));
-  ThreadRunOptions options;
+  RunOptions options;
   options.precision = Precision::kFp64;
   options.backend = Backend::kReference;
   options.sequence_length = 1;
   options.micro_batch_sizes = {{1, 1}};  // twice the same: the gradient accumulates
   const Cluster cluster = Cluster::uniform(1);
-  ThreadRun run(g, plan, {0}, options, cluster);
+  DeviceRun run(g, plan, {0}, options, cluster);
   run.initialise();
   std::mt19937 random(5);
   std::normal_distribution<double> normal;

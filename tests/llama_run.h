@@ -9,7 +9,7 @@
 
 #include "hspmd/models/llama.h"
 #include "hspmd/models/training_step.h"
-#include "hspmd/runtime/thread_run.h"
+#include "hspmd/runtime/device_run.h"
 #include "hspmd/specialize/check.h"
 #include "hspmd/specialize/strategy.h"
 
@@ -24,7 +24,7 @@ struct RunResult {
 struct RunSetting {
   LlamaConfig model;
   std::int64_t sequence_length = 8;
-  int steps = 3;
+  int steps = 10;
   Precision precision = Precision::kFp64;
   Backend backend = Backend::kReference;
 };
@@ -66,7 +66,12 @@ inline void feed_tokens(const Strategy& strategy, const RunSetting& setting, int
   }
 }
 
-inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) {
+// What a process has of a run: its device's parts of the leaves, which must be the same of `one`.
+using StateCheck = std::function<void(const TrainState&)>;
+
+// With a rendezvous this process is one device of the run; its result has no leaves.
+inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting, Rendezvous* rendezvous = nullptr,
+                           const StateCheck& check_state = {}) {
   Graph graph;
   ModelRoles roles = llama_roles(setting.model);
   const ModelOutputs outputs = build_llama(graph, setting.model);
@@ -75,7 +80,7 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) 
   adamw.clip_norm = 0.5;
   build_training_step(graph, {outputs.loss, outputs.tokens}, adamw, roles);
   const Plan plan = expand(strategy, roles);
-  ThreadRunOptions options;
+  RunOptions options;
   options.precision = setting.precision;
   options.backend = setting.backend;
   options.schedule = strategy.schedule;
@@ -84,7 +89,11 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) 
     options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.timeout_s = 30;
   const Cluster cluster = Cluster::uniform(8);
-  ThreadRun run(graph, plan, strategy.devices(), options, cluster);
+  const auto made =
+      rendezvous == nullptr
+          ? std::make_unique<DeviceRun>(graph, plan, strategy.devices(), options, cluster)
+          : std::make_unique<DeviceRun>(graph, plan, strategy.devices(), options, cluster, *rendezvous, "train");
+  DeviceRun& run = *made;
   run.initialise();
   RunResult result;
   for (int step = 0; step < setting.steps; ++step) {
@@ -93,6 +102,8 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting) 
     result.norms.push_back(std::sqrt(run.output("sumsq")) / run.output("tokens"));
   }
   const TrainState state = run.state();
+  if (check_state) check_state(state);
+  if (rendezvous != nullptr) return result;
   for (const auto& [name, tensor] : state.tensors) result.leaves[name] = logical_values(tensor, state.element_bytes);
   return result;
 }

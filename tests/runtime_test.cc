@@ -39,7 +39,7 @@ Strategy two_pipelines() {
 struct Built {
   Graph graph;
   Plan plan;
-  ThreadRunOptions options;
+  RunOptions options;
 };
 
 Built build(const Strategy& strategy, Backend backend) {
@@ -70,7 +70,7 @@ TEST(Runtime, AllocatesNoTensorStorageInTheSteadyState) {
   const Strategy strategy = two_pipelines();
   const Built built = build(strategy, Backend::kAten);
   const Cluster cluster = Cluster::uniform(4);
-  ThreadRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
+  DeviceRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
   run.initialise();
   RunSetting setting;
   setting.model = tiny();
@@ -107,7 +107,7 @@ TEST(Runtime, AFailureOnOneDeviceEndsAllAndSaysWhere) {
   Built built = build(strategy, Backend::kReference);
   built.options.timeout_s = 30;
   const Cluster cluster = Cluster::uniform(4);
-  ThreadRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
+  DeviceRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
   run.initialise();
   const auto feed = [&](const FeedRequest& r) {
     if (r.pipeline == 1 && r.micro_batch == 2)
@@ -135,7 +135,7 @@ TEST(Runtime, APacedDeviceTakesItsModelledTime) {
   const Strategy strategy = two_pipelines();
   const Built built = build(strategy, Backend::kPaced);
   const Cluster cluster = slow_cluster(1e7, 0);
-  ThreadRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
+  DeviceRun run(built.graph, built.plan, strategy.devices(), built.options, cluster);
   run.initialise();
   // Device 3 holds one layer of 3 sequences of 8 tokens, forward and backward: 6 flops a weight and token.
   const double weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 44;
@@ -152,7 +152,7 @@ TEST(Runtime, AModelThatDoesNotFitIsRefused) {
   const Built built = build(strategy, Backend::kPaced);
   const Cluster cluster = slow_cluster(1e9, 1e4);
 
-  EXPECT_THROW(ThreadRun(built.graph, built.plan, strategy.devices(), built.options, cluster), InvalidArgument);
+  EXPECT_THROW(DeviceRun(built.graph, built.plan, strategy.devices(), built.options, cluster), InvalidArgument);
   EXPECT_FALSE(check({&built.graph, &built.plan, &strategy, &cluster, 8, 4}).empty());
 }
 

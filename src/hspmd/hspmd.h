@@ -5,7 +5,7 @@
 //   strategy             a compact choice, and the plan it stands for
 //   specialize, check    a program for each device, and the proof that they fit
 //   resolve              how a tensor gets from one layout to another
-//   thread_run           all devices as threads of this process
+//   device_run           all devices as threads of this process, or one a process
 //   errors               what is thrown
 //
 //   resolve(parse_annotation("{0-1: Px2}"), parse_annotation("{0-1: Dx2}"), {10, 6}, Cluster::uniform(2))
@@ -23,7 +23,7 @@
 #include "hspmd/models/llama.h"
 #include "hspmd/models/training_step.h"
 #include "hspmd/ops/ops.h"
-#include "hspmd/runtime/thread_run.h"
+#include "hspmd/runtime/device_run.h"
 #include "hspmd/specialize/check.h"
 #include "hspmd/specialize/program.h"
 #include "hspmd/specialize/strategy.h"

@@ -54,12 +54,12 @@ void feed(const FeedRequest& request, int step) {
 
 int main() {
   const Net net = build();
-  ThreadRunOptions options;
+  RunOptions options;
   options.backend = Backend::kReference;
   options.sequence_length = 1;
   options.micro_batch_sizes = {{3}, {1}};
   const Cluster cluster = Cluster::uniform(2);
-  ThreadRun run(net.graph, net.plan, {0, 1}, options, cluster);
+  DeviceRun run(net.graph, net.plan, {0, 1}, options, cluster);
   run.initialise();
   double first = 0;
   double last = 0;

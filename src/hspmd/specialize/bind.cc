@@ -36,6 +36,7 @@ class Binder {
 
   BoundProgram run() {
     measure_slots();
+    count_uses();
     for (const Section& section : program_.sections) {
       bound_.sections.push_back({section.kind, section.virtual_stage, {}});
       bind_section(section, bound_.sections.back());
@@ -67,6 +68,20 @@ class Binder {
     }
   }
 
+  void count_uses() {
+    uses_.assign(program_.slots.size(), 0);
+    for (const Section& section : program_.sections) {
+      for (const Instruction& instruction : section.instructions) {
+        const auto* step = std::get_if<ComputeStep>(&instruction);
+        for_each_slot(instruction, [&](int slot) {
+          const bool adds = step != nullptr && std::count(step->results.begin(), step->results.end(), slot) > 0;
+          if (slot >= 0 && !adds) ++uses_[static_cast<std::size_t>(slot)];
+        });
+      }
+    }
+    for (const auto& [name, slot] : program_.outputs) ++uses_[static_cast<std::size_t>(slot)];
+  }
+
   std::size_t append(Scope scope, std::size_t bytes) {
     const std::size_t offset = region(scope);
     region(scope) += std::max(aligned(bytes), kAlignment);
@@ -94,10 +109,13 @@ class Binder {
         bound.instructions.emplace_back(bind_compute(*step));
       } else {
         const auto& exchange = std::get<ExchangeStep>(instruction);
+        BoundExchange made = bind_exchange(exchange);
+        if (section.kind == SectionKind::kPost) settle_sums(made);
         for (const Transfer& t : exchange.transfers) {
           if (t.to_slot >= 0 && in_section(t.to_slot) && !live.contains(t.to_slot)) place(t.to_slot, packer, live);
         }
-        bound.instructions.emplace_back(bind_exchange(exchange, packer, scratch));
+        place_states(made, packer, scratch);
+        bound.instructions.emplace_back(std::move(made));
       }
       for (const std::size_t offset : scratch) packer.free(offset);
       for (auto it = live.begin(); it != live.end();) {
@@ -111,7 +129,7 @@ class Binder {
   }
 
   [[nodiscard]] bool in_section(int slot) const {
-    return program_.slots[static_cast<std::size_t>(slot)].scope == Scope::kSection;
+    return bound_.slots[static_cast<std::size_t>(slot)].scope == Scope::kSection;
   }
 
   void place(int slot, Packer& packer, std::map<int, std::size_t>& live) {
@@ -154,10 +172,39 @@ class Binder {
     return bound;
   }
 
-  BoundExchange bind_exchange(const ExchangeStep& step, Packer& packer, std::vector<std::size_t>& scratch) {
-    BoundExchange bound{&step, 0, {}};
+  // Places what an exchange of Post makes of sums over micro-batches.
+  void settle_sums(BoundExchange& exchange) {
+    exchange.can_start_early = exchange.step->crossing == Crossing::kWithin;
+    for (const BoundTransfer& t : exchange.transfers) {
+      const Transfer& transfer = *t.transfer;
+      exchange.can_start_early = exchange.can_start_early && sums_micro_batches(transfer) && t.exchange.states == 2;
+      if (!sums_micro_batches(transfer) || transfer.to_slot < 0 || !in_section(transfer.to_slot)) continue;
+      Address& to = bound_.slots[static_cast<std::size_t>(transfer.to_slot)];
+      const auto from = static_cast<std::size_t>(transfer.from_slot);
+      const bool read_elsewhere = transfer.from_slot < 0 || uses_[from] > 1;
+      to = !read_elsewhere && t.exchange.in_place
+               ? bound_.slots[from]
+               : Address{Scope::kStep, append(Scope::kStep, bytes_of(transfer.to_slot))};
+    }
+  }
+
+  [[nodiscard]] bool sums_micro_batches(const Transfer& t) const {
+    return t.from_slot < 0 || program_.slots[static_cast<std::size_t>(t.from_slot)].accumulates;
+  }
+
+  BoundExchange bind_exchange(const ExchangeStep& step) {
+    BoundExchange bound{&step, 0, false, {}};
     for (const Transfer& transfer : step.transfers) {
-      BoundTransfer t = bind_transfer(transfer);
+      bound.transfers.push_back(bind_transfer(transfer));
+      bound.rounds = std::max(bound.rounds, bound.transfers.back().exchange.rounds.size());
+    }
+    return bound;
+  }
+
+  // The buffer of each state of each transfer.
+  void place_states(BoundExchange& bound, Packer& packer, std::vector<std::size_t>& scratch) {
+    for (BoundTransfer& t : bound.transfers) {
+      const Transfer& transfer = *t.transfer;
       for (int state = 0; state < t.exchange.states; ++state) {
         Address address;
         if (state == 0 && transfer.from_slot >= 0) address = bound_.slots[static_cast<std::size_t>(transfer.from_slot)];
@@ -166,7 +213,7 @@ class Binder {
         if (state > 0 && state + 1 < t.exchange.states) {
           const auto bytes =
               static_cast<std::size_t>(t.exchange.elements[static_cast<std::size_t>(state) - 1]) * t.element_bytes;
-          if (step.crossing == Crossing::kWithin) {
+          if (bound.step->crossing == Crossing::kWithin) {
             scratch.push_back(packer.place(bytes));
             address = {Scope::kSection, scratch.back()};
           } else {
@@ -175,10 +222,7 @@ class Binder {
         }
         t.states.push_back(address);
       }
-      bound.rounds = std::max(bound.rounds, t.exchange.rounds.size());
-      bound.transfers.push_back(std::move(t));
     }
-    return bound;
   }
 
   BoundTransfer bind_transfer(const Transfer& transfer) {
@@ -199,6 +243,7 @@ class Binder {
   const Program& program_;
   const BindRequest& request_;
   BoundProgram bound_;
+  std::vector<int> uses_;  // by slot: instructions that read it, and outputs
 };
 
 }  // namespace

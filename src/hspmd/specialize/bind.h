@@ -3,6 +3,9 @@
 // Every scope is a region of the device's memory; an address is a region and an offset in it. Slots of kSection share
 // one region by their lifetimes; a result may overwrite an operand that nobody reads afterwards, where its operator
 // says so. Persistent and step slots lie alike in every bind of one program.
+//
+// Sums of gradients: an all-reduce that nobody else reads before or after works in place; and what an exchange of Post
+// makes of sums over micro-batches lives as long as the step, so that it can begin while the sections still run.
 #pragma once
 
 #include <array>
@@ -45,6 +48,8 @@ struct BoundTransfer {
 struct BoundExchange {
   const ExchangeStep* step = nullptr;
   std::size_t rounds = 0;  // the most of any transfer
+  // Nothing it touches shares memory with the sections of a micro-batch: it may start while they run.
+  bool can_start_early = false;
   std::vector<BoundTransfer> transfers;
 };
 

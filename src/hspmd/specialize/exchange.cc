@@ -47,6 +47,7 @@ class Localiser {
         for (const Move& move : group.moves) add(s, move);
       }
     }
+    result_.in_place = one_place_ && plan_.stages.size() == 1 && pieces_of(device_, 0) == pieces_of(device_, 1);
     for (int state = 1; state + 1 < result_.states; ++state) result_.elements.push_back(elements_of(state));
     for (auto& [round, devices] : readers_) {
       result_.rounds[round].readers.assign(devices.begin(), devices.end());
@@ -72,6 +73,8 @@ class Localiser {
       add_two_phase(s, move);
       return;
     }
+    const bool own_copy = move.sources.size() == 1 && move.sources.front() == device_ && reads;
+    if (!own_copy) one_place_ = false;
     if (reads) pull(2 * s, state, move.box, move.sources);
     if (shows) show(2 * s, state, move.destinations);
   }
@@ -163,6 +166,7 @@ class Localiser {
   const Shape& shape_;
   Device device_;
   LocalExchange result_;
+  bool one_place_ = true;  // so far
   std::map<std::pair<int, Device>, Pieces> pieces_;
   std::map<std::size_t, std::set<Device>> readers_;
 };

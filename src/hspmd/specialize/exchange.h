@@ -6,7 +6,8 @@
 //     round 1   show my sum;    rows [4,8): device 1's sum
 //
 // Stage s of a CommPlan is round 2s; large all-reduces use round 2s+1 for their second half, in which every
-// participant reads the part that each other one has summed.
+// participant reads the part that each other one has summed. Such an all-reduce works in place: in the first half a
+// device writes the part that it alone reads, in the second what has been read before the others showed their sums.
 #pragma once
 
 #include <vector>
@@ -21,6 +22,7 @@ namespace hspmd {
 struct Piece {
   Box box;
   std::int64_t offset = 0;  // elements
+  friend bool operator==(const Piece&, const Piece&) = default;
 };
 using Pieces = std::vector<Piece>;
 
@@ -49,6 +51,9 @@ struct LocalExchange {
   std::vector<std::int64_t> elements;  // of each state that lies between the first and the last
   Reduction reduction = Reduction::kSum;
   int states = 2;
+  // The last state may lie where the first does: a device writes only parts that it alone reads, or that have been
+  // read.
+  bool in_place = false;
 };
 
 [[nodiscard]] LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to,

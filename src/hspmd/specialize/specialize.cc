@@ -11,6 +11,10 @@ namespace {
 
 constexpr int kNone = -1;
 
+// Gradients travel in buckets of at most so many elements (but for larger tensors): large enough to be worth a
+// rendezvous, small enough that the first travel while the rest is still computed.
+constexpr std::int64_t kBucketElements = std::int64_t{1} << 22;
+
 class Specializer {
  public:
   Specializer(const Graph& graph, const Plan& plan, Device device, ScheduleKind schedule)
@@ -88,7 +92,7 @@ class Specializer {
     }
   }
 
-  // ---- Reshards in a row ----
+  // ---- Reshards in a row: they travel together ----
 
   [[nodiscard]] SectionKind section_kind(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
@@ -98,10 +102,16 @@ class Specializer {
     return awaited_[n] ? SectionKind::kBackward : SectionKind::kWeight;
   }
 
+  // Of the whole tensor; what stands in Post has no symbolic dims.
+  [[nodiscard]] std::int64_t elements_of(const Node& node) const {
+    return volume(concrete(graph_.value(node.outputs.front()).type.shape, Bindings{}));
+  }
+
   void find_runs() {
     run_.assign(graph_.nodes().size(), kNone);
     ordinal_.assign(graph_.nodes().size(), 0);
     int run = kNone;  // the first node of the run that is open
+    std::int64_t in_run = 0;
     std::size_t last = 0;
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       if (!live_[n]) continue;
@@ -111,10 +121,12 @@ class Specializer {
         continue;
       }
       const std::size_t source = static_cast<std::size_t>(graph_.value(node.inputs.front()).producer);
-      const bool joins = run != kNone && section_kind(last) == section_kind(n) &&
-                         view_.crosses[last] == view_.crosses[n] &&
+      const std::int64_t elements = section_kind(n) == SectionKind::kPost ? elements_of(node) : 0;
+      const bool joins = run != kNone && in_run + elements <= kBucketElements &&
+                         section_kind(last) == section_kind(n) && view_.crosses[last] == view_.crosses[n] &&
                          view_.virtual_stage[last] == view_.virtual_stage[n] && run_[source] != run;
       if (!joins) run = static_cast<int>(n);
+      in_run = joins ? in_run + elements : elements;
       run_[n] = run;
       ordinal_[n] = joins ? ordinal_[last] + 1 : 0;
       run_size_[run] = ordinal_[n] + 1;

@@ -11,8 +11,8 @@
 namespace hspmd {
 namespace {
 
-ThreadRunOptions run_options(const TrainConfig& config, const Strategy& strategy) {
-  ThreadRunOptions options;
+RunOptions run_options(const TrainConfig& config, const Strategy& strategy) {
+  RunOptions options;
   options.precision = config.precision;
   options.backend = config.backend;
   options.schedule = strategy.schedule;
@@ -99,7 +99,7 @@ Trainer::Trainer(TrainConfig config)
     first += pipeline.sequences();
   }
   run_ =
-      std::make_unique<ThreadRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
+      std::make_unique<DeviceRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
   run_->initialise();
   if (config_.eval_every > 0) {
     validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary),
@@ -107,7 +107,7 @@ Trainer::Trainer(TrainConfig config)
     ModelRoles roles = llama_roles(config_.model);
     const ModelOutputs outputs = build_llama(evaluation_graph_, config_.model);
     build_evaluation_step(evaluation_graph_, {outputs.loss, outputs.tokens}, roles);
-    evaluation_ = std::make_unique<ThreadRun>(evaluation_graph_, expand(strategy_, roles), strategy_.devices(),
+    evaluation_ = std::make_unique<DeviceRun>(evaluation_graph_, expand(strategy_, roles), strategy_.devices(),
                                               run_options(config_, strategy_), cluster_);
   }
   log_ = std::make_unique<Log>(config_.log_json);

@@ -9,7 +9,7 @@
 
 #include "hspmd/data/stream.h"
 #include "hspmd/graph/graph.h"
-#include "hspmd/runtime/thread_run.h"
+#include "hspmd/runtime/device_run.h"
 #include "hspmd/train/config.h"
 
 namespace hspmd {
@@ -56,7 +56,7 @@ class Trainer {
   [[nodiscard]] double evaluate();
   [[nodiscard]] const Strategy& strategy() const { return strategy_; }
   [[nodiscard]] std::int64_t data_tokens() const;
-  [[nodiscard]] ThreadRun& devices() { return *run_; }
+  [[nodiscard]] DeviceRun& devices() { return *run_; }
 
  private:
   struct Log;
@@ -71,9 +71,9 @@ class Trainer {
   Graph graph_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> validation_;
-  std::unique_ptr<ThreadRun> run_;
+  std::unique_ptr<DeviceRun> run_;
   Graph evaluation_graph_;
-  std::unique_ptr<ThreadRun> evaluation_;
+  std::unique_ptr<DeviceRun> evaluation_;
   std::unique_ptr<Log> log_;
 };
 

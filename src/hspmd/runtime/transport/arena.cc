@@ -1,33 +1,111 @@
 #include "hspmd/runtime/transport/arena.h"
 
-#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "hspmd/base/errors.h"
 
 namespace hspmd {
+
+// A cache line of its own: ranks poll it.
+struct alignas(64) Generation::Mailbox {
+  std::atomic<std::uint64_t> posted{0};    // times shown
+  std::atomic<std::uint64_t> released{0};  // readers that are done, over all times
+  std::uint64_t table[2] = {0, 0};         // offset of the table in the owner's memory, for even and odd times
+};
+
+struct Generation::Head {
+  enum : std::uint32_t { kRuns, kWriting, kAborted };
+  std::atomic<std::uint32_t> state{kRuns};
+  char reason[996] = {};
+  std::atomic<std::uint64_t> arrived{0};  // of the first near rank: at the barrier
+};
+
 namespace {
 
-constexpr int kSpins = 200;          // then the core goes to somebody else
-constexpr int kYieldsPerClock = 64;  // reading the clock at every yield would cost more than the yield
-constexpr int kNobody = -1;
+constexpr std::size_t kPage = 4096;
+
+std::size_t pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
 
 }  // namespace
 
+std::uint64_t this_host() {
+  std::string text;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::getline(boot, text);
+  for (const char* space : {"/proc/self/ns/pid", "/proc/self/ns/net"}) {
+    struct stat info {};
+    if (stat(space, &info) == 0) text += fmt::format(" {}", info.st_ino);
+  }
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a: alike in every build
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
 Generation::Generation(int ranks, int channels, std::chrono::duration<double> timeout)
-    : ranks_(ranks),
-      channels_(channels),
-      timeout_(timeout),
-      mailboxes_(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(channels) * kRoundsPerChannel),
-      segments_(static_cast<std::size_t>(ranks)) {
-  if (ranks < 1 || channels < 0 || timeout.count() <= 0)
+    : channels_(channels), timeout_(timeout), peers_(static_cast<std::size_t>(std::max(ranks, 0))) {
+  check(timeout);
+  for (int rank = 0; rank < ranks; ++rank) near_.push_back(rank);
+}
+
+Generation::Generation(Place place, int channels, std::chrono::duration<double> timeout)
+    : me_(place.rank), channels_(channels), timeout_(timeout), peers_(place.hosts.size()) {
+  check(timeout);
+  check_internal(me_ >= 0 && me_ < ranks(), "a process is one of the ranks");
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    peers_[r].near = place.hosts[r] == place.hosts[static_cast<std::size_t>(me_)];
+    if (peers_[r].near) near_.push_back(rank);
+  }
+}
+
+void Generation::check(std::chrono::duration<double> timeout) const {
+  if (peers_.empty() || channels_ < 0 || timeout.count() <= 0)
     invalid("[arena] a generation must have a rank and a time-out above 0 s");
 }
 
-Mailbox& Generation::mailbox(int rank, int channel, int round) {
-  check_internal(round < kRoundsPerChannel && channel < channels_ && rank < ranks_,
+void Generation::attach(Peer& peer, Segment segment) const {
+  peer.segment = std::move(segment);
+  peer.head = reinterpret_cast<Head*>(peer.segment.data());
+  peer.mailboxes = reinterpret_cast<Mailbox*>(peer.segment.data() + pages(sizeof(Head)));
+  peer.data = peer.segment.data() + pages(sizeof(Head)) +
+              pages(static_cast<std::size_t>(channels_) * kRoundsPerChannel * sizeof(Mailbox));
+}
+
+std::byte* Generation::make_segment(int rank, std::size_t bytes) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  check_internal(peer.data == nullptr, "a rank's segment is made once");
+  const std::size_t whole =
+      pages(sizeof(Head)) + pages(static_cast<std::size_t>(channels_) * kRoundsPerChannel * sizeof(Mailbox)) + bytes;
+  attach(peer, me_ == kAllHere ? Segment::in_process(whole) : Segment::shared(whole));
+  return peer.data;
+}
+
+std::string Generation::introduction() const {
+  return to_string(peers_[static_cast<std::size_t>(me_)].segment.name());
+}
+
+void Generation::meet(const std::vector<std::string>& introductions) {
+  check_internal(introductions.size() == peers_.size(), "everybody is introduced");
+  for (const int rank : near_) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (rank == me_) continue;
+    const SegmentName name = parse_segment_name(introductions[r]);
+    attach(peers_[r], Segment::of_peer(name));
+    if (peers_[r].segment.bytes() < static_cast<std::size_t>(peers_[r].data - peers_[r].segment.data()))
+      throw RuntimeFailure(fmt::format("[arena] rank {} must run the same program; its segment is too small", rank));
+  }
+}
+
+Generation::Mailbox& Generation::mailbox(int rank, int channel, int round) const {
+  check_internal(round < kRoundsPerChannel && channel < channels_ && rank < ranks(),
                  "a mailbox is one of the generation");
-  const auto index =
-      (static_cast<std::size_t>(rank) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel)) *
-      kRoundsPerChannel;
-  return mailboxes_[index + static_cast<std::size_t>(round)];
+  return peers_[static_cast<std::size_t>(rank)].mailboxes[channel * kRoundsPerChannel + round];
 }
 
 void Generation::post(int rank, int channel, int round, std::uint64_t time, std::uint64_t table_offset) {
@@ -37,59 +115,66 @@ void Generation::post(int rank, int channel, int round, std::uint64_t time, std:
 }
 
 template <typename Ready>
-void Generation::wait(Ready ready, const WaitSite& site, int peer) {
-  const auto fail = [&](const std::string& reason) {
-    FailureSite failure{site.rank, site.action, std::nullopt, site.tensor, site.bytes};
-    if (peer != kNobody) failure.peer = peer;
-    throw RuntimeFailure(failure, reason);
+void Generation::wait(Ready ready, const WaitSite& site, std::optional<int> peer) {
+  // A near rank's abort arrives in this rank's head; from there it becomes one's own.
+  const auto ready_or_aborted = [&] {
+    if (ready()) return true;
+    (void)aborted();
+    return false;
   };
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (ready()) return;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  while (true) {
-    for (int i = 0; i < kYieldsPerClock; ++i) {
-      if (ready()) return;
-      if (aborted()) fail("aborted: " + reason());
-      sched_yield();
-    }
-    if (std::chrono::steady_clock::now() - start > timeout_)
-      fail(fmt::format("timed out after {} s", timeout_.count()));
-  }
+  wait_until(ready_or_aborted, limits(), site, peer);
+}
+
+const std::uint64_t* Generation::posted(int peer, int channel, int round, std::uint64_t time) const {
+  const Mailbox& box = mailbox(peer, channel, round);
+  if (box.posted.load(std::memory_order_acquire) < time) return nullptr;
+  return reinterpret_cast<const std::uint64_t*>(segment(peer) + box.table[time % 2]);
 }
 
 const std::uint64_t* Generation::acquire(int peer, int channel, int round, std::uint64_t time, const WaitSite& site) {
-  const Mailbox& box = mailbox(peer, channel, round);
-  wait([&] { return box.posted.load(std::memory_order_acquire) >= time; }, site, peer);
-  return reinterpret_cast<const std::uint64_t*>(segment(peer) + box.table[time % 2]);
+  const std::uint64_t* table = nullptr;
+  wait([&] { return (table = posted(peer, channel, round, time)) != nullptr; }, site, peer);
+  return table;
 }
 
 void Generation::release(int peer, int channel, int round) {
   mailbox(peer, channel, round).released.fetch_add(1, std::memory_order_acq_rel);
 }
 
+bool Generation::released(int rank, int channel, int round, std::uint64_t count) const {
+  return mailbox(rank, channel, round).released.load(std::memory_order_acquire) >= count;
+}
+
 void Generation::wait_released(int channel, int round, std::uint64_t count, const WaitSite& site) {
-  const Mailbox& box = mailbox(site.rank, channel, round);
-  wait([&] { return box.released.load(std::memory_order_acquire) >= count; }, site, kNobody);
+  wait([&] { return released(site.rank, channel, round, count); }, site, std::nullopt);
 }
 
 void Generation::barrier(const WaitSite& site) {
-  const auto all = static_cast<std::uint64_t>(ranks_);
-  const std::uint64_t turn = arrived_.fetch_add(1, std::memory_order_acq_rel) / all;
-  wait([&] { return arrived_.load(std::memory_order_acquire) >= (turn + 1) * all; }, site, kNobody);
+  const auto all = static_cast<std::uint64_t>(near_.size());
+  std::atomic<std::uint64_t>& arrived = peers_[static_cast<std::size_t>(near_.front())].head->arrived;
+  const std::uint64_t turn = arrived.fetch_add(1, std::memory_order_acq_rel) / all;
+  wait([&] { return arrived.load(std::memory_order_acquire) >= (turn + 1) * all; }, site, std::nullopt);
 }
 
 void Generation::abort(const std::string& reason) {
-  {
-    const std::lock_guard lock(reason_lock_);
-    if (!aborted()) reason_ = reason;
+  flag_.raise(reason);
+  if (me_ == kAllHere) return;
+  for (const int rank : near_) {
+    Head* head = peers_[static_cast<std::size_t>(rank)].head;
+    std::uint32_t runs = Head::kRuns;
+    if (head == nullptr || !head->state.compare_exchange_strong(runs, Head::kWriting)) continue;
+    std::strncpy(head->reason, reason.c_str(), sizeof(head->reason) - 1);
+    head->state.store(Head::kAborted, std::memory_order_release);
   }
-  aborted_.store(true, std::memory_order_release);
 }
 
-std::string Generation::reason() const {
-  const std::lock_guard lock(reason_lock_);
-  return reason_;
+bool Generation::aborted() const {
+  if (me_ != kAllHere && !flag_.raised()) {
+    const Head* head = peers_[static_cast<std::size_t>(me_)].head;
+    if (head != nullptr && head->state.load(std::memory_order_acquire) == Head::kAborted)
+      flag_.raise(std::string(head->reason, strnlen(head->reason, sizeof(head->reason))));
+  }
+  return flag_.raised();
 }
 
 }  // namespace hspmd

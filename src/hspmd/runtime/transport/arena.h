@@ -1,4 +1,4 @@
-// Arena: how ranks inside one host exchange data. Every rank has one segment of memory that all others can read, and
+// Arena: how ranks inside one host exchange data. Every rank has one segment of memory that all others can reach, and
 // a mailbox for each round of each exchange. Nothing is copied to be sent: a rank shows its buffers, the others read
 // them in place, sum what they need and say that they are done.
 //
@@ -7,83 +7,99 @@
 //   rank 1: release(0, ...)
 //   rank 0: wait_released(...)              may overwrite its buffers
 //
-// Everything belongs to a generation with one abort token: an abort ends every wait at once, with an error; a fresh
-// generation starts from fresh mailboxes. Mailboxes hold counters and offsets, no pointers, so that the same layout
-// serves threads (one process) and processes (shared memory).
-// A wait spins briefly, then yields (more ranks than cores are no disaster), and is never endless.
+// Everything belongs to a generation with one abort flag: an abort ends every wait at once, with an error; a fresh
+// generation starts from fresh memory. Segments hold counters and offsets, no pointers, so that the same code serves
+// threads (one generation object for all, memory of the process) and processes (an object each, shared memory):
+//
+//   Generation all(4, channels, limits)               Generation mine({.rank = 1, .hosts = {0, 0, 1, 1}}, ...)
+//   all.make_segment(r, bytes)     each rank r        mine.make_segment(1, bytes)
+//                                                     mine.meet(all_gather(mine.introduction()))
+//
+// A rank is near when it is of one's own host; only near ranks can be read.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "hspmd/base/errors.h"
+#include "hspmd/runtime/transport/segment.h"
+#include "hspmd/runtime/transport/wait.h"
 
 namespace hspmd {
 
-// What a wait is for; the texts must outlive it.
-struct WaitSite {
-  int rank = 0;
-  const char* action = "";
-  const char* tensor = "";
-  std::int64_t bytes = 0;
-};
-
-struct Mailbox {
-  std::atomic<std::uint64_t> posted{0};    // times shown
-  std::atomic<std::uint64_t> released{0};  // readers that are done, over all times
-  std::uint64_t table[2] = {0, 0};         // offset of the table in the owner's segment, for even and odd times
-};
-
 inline constexpr int kRoundsPerChannel = 8;  // a CommPlan has at most 4 stages of 2 rounds
+
+// One process's place among all.
+struct Place {
+  int rank = 0;
+  std::vector<std::uint64_t> hosts;  // by rank: equal numbers share memory
+};
+// A number that is equal for processes that can reach each other's memory: same kernel, same process and network
+// namespaces.
+[[nodiscard]] std::uint64_t this_host();
 
 class Generation {
  public:
-  // Throws InvalidArgument unless ranks >= 1, channels >= 0 and the time-out is positive.
+  // Ranks as threads of this process. Throws InvalidArgument unless ranks >= 1, channels >= 0, time-out > 0.
   Generation(int ranks, int channels, std::chrono::duration<double> timeout);
+  // This process as one rank.
+  Generation(Place place, int channels, std::chrono::duration<double> timeout);
 
-  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] int ranks() const { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] bool near(int rank) const { return peers_[static_cast<std::size_t>(rank)].near; }
 
-  void set_segment(int rank, std::byte* base) {
-    segments_[static_cast<std::size_t>(rank)].store(base, std::memory_order_release);
-  }
-  [[nodiscard]] const std::byte* segment(int rank) const {
-    return segments_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
-  }
+  // Memory of a rank that near ranks can read; once for each rank that runs here.
+  std::byte* make_segment(int rank, std::size_t bytes);
+  // Processes: what near ranks need to reach this rank's segment, and the call that takes everybody's, by rank.
+  [[nodiscard]] std::string introduction() const;
+  void meet(const std::vector<std::string>& introductions);
+  [[nodiscard]] std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].data; }
 
   // Shows for the `time`-th time (from 1, ascending; times in which nobody reads may be left out).
   void post(int rank, int channel, int round, std::uint64_t time, std::uint64_t table_offset);
   // The table that `peer` posted for the `time`-th time (from 1). Throws RuntimeFailure on abort or time-out.
   const std::uint64_t* acquire(int peer, int channel, int round, std::uint64_t time, const WaitSite& site);
+  // The same without waiting: nullptr when it is not posted yet.
+  [[nodiscard]] const std::uint64_t* posted(int peer, int channel, int round, std::uint64_t time) const;
   void release(int peer, int channel, int round);
   void wait_released(int channel, int round, std::uint64_t count, const WaitSite& site);
+  [[nodiscard]] bool released(int rank, int channel, int round, std::uint64_t count) const;
 
-  // All ranks meet. Throws RuntimeFailure on abort or time-out.
+  // All near ranks meet. Throws RuntimeFailure on abort or time-out.
   void barrier(const WaitSite& site);
 
-  // Ends every wait of the generation, now and later; the first reason stays.
+  // Ends every wait of all near ranks, now and later; the first reason stays.
   void abort(const std::string& reason);
-  [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
-  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] bool aborted() const;
+  [[nodiscard]] std::string reason() const { return flag_.reason(); }
+  [[nodiscard]] WaitLimits limits() const { return {&flag_, timeout_}; }
 
  private:
-  Mailbox& mailbox(int rank, int channel, int round);
+  struct Mailbox;
+  struct Head;
+  // A rank's segment: its head, its mailboxes, then its memory.
+  struct Peer {
+    bool near = true;
+    Segment segment;
+    Head* head = nullptr;
+    Mailbox* mailboxes = nullptr;
+    std::byte* data = nullptr;
+  };
+  void check(std::chrono::duration<double> timeout) const;
+  void attach(Peer& peer, Segment segment) const;
+  [[nodiscard]] Mailbox& mailbox(int rank, int channel, int round) const;
   template <typename Ready>
-  void wait(Ready ready, const WaitSite& site, int peer);
+  void wait(Ready ready, const WaitSite& site, std::optional<int> peer);
 
-  int ranks_;
-  int channels_;
+  static constexpr int kAllHere = -1;
+  int me_ = kAllHere;
+  int channels_ = 0;
   std::chrono::duration<double> timeout_;
-  std::vector<Mailbox> mailboxes_;
-  std::vector<std::atomic<std::byte*>> segments_;
-  std::atomic<bool> aborted_{false};
-  std::atomic<std::uint64_t> arrived_{0};
-  mutable std::mutex reason_lock_;
-  std::string reason_;
+  std::vector<Peer> peers_;
+  std::vector<int> near_;
+  mutable AbortFlag flag_;
 };
 
 }  // namespace hspmd

@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "hspmd/base/errors.h"
+
 namespace hspmd {
 namespace {
 
@@ -11,8 +13,10 @@ using std::chrono::duration;
 
 TEST(Arena, APeerReadsWhatWasShown) {
   Generation generation(2, 1, duration<double>(10));
-  alignas(64) std::uint64_t memory[3] = {0, 8, 42};  // table: the buffer lies 8 bytes after the table's start
-  generation.set_segment(0, reinterpret_cast<std::byte*>(memory));
+  auto* memory = reinterpret_cast<std::uint64_t*>(generation.make_segment(0, 24));
+  generation.make_segment(1, 0);
+  memory[1] = 8;  // table: the buffer lies 8 bytes after the table's start
+  memory[2] = 42;
   std::uint64_t read = 0;
 
   std::thread reader([&] {
@@ -29,6 +33,7 @@ TEST(Arena, APeerReadsWhatWasShown) {
 
 TEST(Arena, AWaitEndsByTimeOutAndSaysWhere) {
   Generation generation(2, 1, duration<double>(0.02));
+  for (int rank = 0; rank < 2; ++rank) generation.make_segment(rank, 0);
   try {
     generation.acquire(1, 0, 0, 1, {0, "read head.max", "head.max", 128});
     FAIL() << "the wait must end";
@@ -41,6 +46,7 @@ TEST(Arena, AWaitEndsByTimeOutAndSaysWhere) {
 
 TEST(Arena, AnAbortEndsEveryWaitAndAFreshGenerationWorks) {
   Generation generation(3, 1, duration<double>(60));
+  for (int rank = 0; rank < 3; ++rank) generation.make_segment(rank, 0);
   int failed = 0;
   std::thread waiter([&] {
     try {
@@ -55,6 +61,7 @@ TEST(Arena, AnAbortEndsEveryWaitAndAFreshGenerationWorks) {
   EXPECT_EQ(generation.reason(), "rank 2 died");
 
   Generation fresh(2, 1, duration<double>(60));
+  for (int rank = 0; rank < 2; ++rank) fresh.make_segment(rank, 0);
   std::thread other([&] { fresh.barrier({1, "barrier"}); });
   fresh.barrier({0, "barrier"});
   other.join();
@@ -63,6 +70,7 @@ TEST(Arena, AnAbortEndsEveryWaitAndAFreshGenerationWorks) {
 TEST(Arena, ManyRanksOnFewCoresMeetAgainAndAgain) {
   constexpr int kRanks = 8;
   Generation generation(kRanks, 1, duration<double>(60));
+  for (int rank = 0; rank < kRanks; ++rank) generation.make_segment(rank, 0);
   std::vector<std::thread> threads;
   std::atomic<int> total{0};
   for (int rank = 0; rank < kRanks; ++rank) {

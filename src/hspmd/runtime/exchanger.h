@@ -1,0 +1,102 @@
+// Exchanger: runs exchanges over the arena. An exchange is a few rounds; in each a device shows its buffers, reads those
+// of others in place (sums in a fixed order), and says that it is done:
+//
+//   start     shows the first round; nothing is waited for
+//   advance   does what can be done now; true once everything is read
+//   finish    waits for the rest; within a stage also until the others have read, so that buffers are free again
+//
+// A message to another stage is only shown: its outbox buffer is guarded before it is written again.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "hspmd/runtime/pace.h"
+#include "hspmd/runtime/strided.h"
+#include "hspmd/runtime/transport/arena.h"
+#include "hspmd/specialize/bind.h"
+
+namespace hspmd {
+
+// What an exchange instruction keeps from run to run, whatever the micro-batch size.
+struct ChannelState {
+  std::uint64_t times = 0;
+  std::array<std::uint64_t, kRoundsPerChannel> expected = {};         // releases of my shows so far
+  std::array<std::uint64_t, kRoundsPerChannel> expected_before = {};  // but for the last time
+};
+
+// An exchange made ready to run.
+struct RunExchange {
+  struct Reading {
+    int ordinal = 0;
+    StridedPull pull;
+    Address mine;
+    Address own_source;  // where my own part of a sum lies
+    ElementType type = ElementType::kFp32;
+    Reduction reduction = Reduction::kSum;
+  };
+  struct Round {
+    std::vector<std::pair<int, Address>> shows;  // ordinal, buffer
+    std::uint64_t readers = 0;                   // distinct ranks that read this round
+    std::vector<Reading> readings;
+    std::vector<int> peers;  // ranks read from
+  };
+
+  const BoundExchange* bound = nullptr;
+  ChannelState* state = nullptr;
+  int channel = 0;
+  std::size_t table = 0;  // offset in my segment of [2 times][round][ordinal]
+  std::string tensor;     // for messages, made once
+  std::int64_t bytes = 0;
+  double seconds = 0;  // paced: what it takes
+  std::vector<Round> rounds;
+
+  // Where it stands while it runs.
+  std::size_t round = 0;
+  bool shown = false;
+};
+
+struct ExchangerPlace {
+  Device device = 0;
+  int rank = 0;
+  const std::vector<int>* rank_of_device = nullptr;
+};
+
+class Exchanger {
+ public:
+  // All must outlive it. `base` is where the scopes lie now.
+  Exchanger(Generation& generation, const ExchangerPlace& place, const std::array<std::byte*, kScopes>& base,
+            Pace* pace);
+
+  [[nodiscard]] RunExchange prepare(const BoundExchange& bound, ChannelState& state) const;
+  // Bytes of an exchange's table.
+  [[nodiscard]] static std::size_t table_bytes(const RunExchange& exchange);
+
+  void start(RunExchange& exchange);
+  bool advance(RunExchange& exchange);
+  void finish(RunExchange& exchange);
+  // Before a section overwrites what it sent the time before last, that must have been read.
+  void guard(RunExchange& exchange);
+
+ private:
+  void show(RunExchange& exchange);
+  void read(RunExchange& exchange);
+  [[nodiscard]] WaitSite site(const RunExchange& exchange) const;
+  [[nodiscard]] int rank_of(Device device) const {
+    return (*place_.rank_of_device)[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] std::byte* at(const Address& address) const {
+    return base_[static_cast<std::size_t>(address.scope)] + address.offset;
+  }
+
+  Generation& generation_;
+  ExchangerPlace place_;
+  const std::array<std::byte*, kScopes>& base_;
+  Pace* pace_;                                     // null unless paced
+  std::vector<const void*> source_pointers_;       // of the pull that runs: the buffers, then where a run reads
+  std::vector<const std::uint64_t*> peer_tables_;  // by rank, of the round that runs
+};
+
+}  // namespace hspmd
