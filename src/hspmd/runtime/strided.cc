@@ -1,43 +1,15 @@
 #include "hspmd/runtime/strided.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+
+#include "hspmd/runtime/transport/reduce.h"
 
 namespace hspmd {
 namespace {
 
-template <typename T, Reduction kOp>
-void combine(T* mine, const void* const* buffers, std::size_t count, std::int64_t n) {
-  const auto source = [&](std::size_t s) { return static_cast<const T*>(buffers[s]); };
-  if (count == 0) {
-    std::fill_n(mine, n,
-                kOp == Reduction::kSum                 ? T{0}
-                : std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                       : std::numeric_limits<T>::lowest());
-    return;
-  }
-  if (count == 1) {
-    if (mine != source(0)) std::memcpy(mine, source(0), static_cast<std::size_t>(n) * sizeof(T));
-    return;
-  }
-  // Always in the order of the sources, so that a run repeats bit by bit.
-  constexpr std::int64_t kBlock = 1024;  // stays in the first cache over all sources
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t end = std::min(n, begin + kBlock);
-    const T* a = source(0);
-    const T* b = source(1);
-    for (std::int64_t i = begin; i < end; ++i) mine[i] = kOp == Reduction::kSum ? a[i] + b[i] : std::max(a[i], b[i]);
-    for (std::size_t s = 2; s < count; ++s) {
-      const T* c = source(s);
-      for (std::int64_t i = begin; i < end; ++i)
-        mine[i] = kOp == Reduction::kSum ? mine[i] + c[i] : std::max(mine[i], c[i]);
-    }
-  }
-}
-
-template <typename T, Reduction kOp>
-void run_typed(const StridedPull& pull, T* mine, const PullSources& sources) {
+template <typename T>
+void run_typed(const StridedPull& pull, Reduction reduction, void* into, const PullSources& sources) {
+  T* mine = static_cast<T*>(into);
   const std::size_t count = pull.devices.size();
   InlineVector<std::int64_t, kMaxRank> index(pull.extents.size(), 0);
   while (true) {
@@ -48,19 +20,10 @@ void run_typed(const StridedPull& pull, T* mine, const PullSources& sources) {
       for (std::size_t l = 0; l < index.size(); ++l) there += index[l] * pull.strides[s + 1][l];
       sources.scratch[s] = static_cast<const T*>(sources.buffers[s]) + there;
     }
-    combine<T, kOp>(mine + here, sources.scratch, count, pull.run);
+    reduce<T>(reduction, mine + here, {sources.scratch, count}, static_cast<std::size_t>(pull.run));
     std::size_t l = index.size();
     while (l > 0 && ++index[l - 1] == pull.extents[l - 1]) index[--l] = 0;
     if (l == 0) return;
-  }
-}
-
-template <typename T>
-void run_reduction(const StridedPull& pull, Reduction reduction, void* mine, const PullSources& sources) {
-  if (reduction == Reduction::kSum) {
-    run_typed<T, Reduction::kSum>(pull, static_cast<T*>(mine), sources);
-  } else {
-    run_typed<T, Reduction::kMax>(pull, static_cast<T*>(mine), sources);
   }
 }
 
@@ -114,13 +77,13 @@ void run_strided(const StridedPull& pull, ElementType type, Reduction reduction,
                  const PullSources& sources) {
   switch (type) {
     case ElementType::kFp32:
-      run_reduction<float>(pull, reduction, mine, sources);
+      run_typed<float>(pull, reduction, mine, sources);
       return;
     case ElementType::kFp64:
-      run_reduction<double>(pull, reduction, mine, sources);
+      run_typed<double>(pull, reduction, mine, sources);
       return;
     case ElementType::kInt32:
-      run_reduction<std::int32_t>(pull, reduction, mine, sources);
+      run_typed<std::int32_t>(pull, reduction, mine, sources);
       return;
   }
 }

@@ -114,15 +114,9 @@ void Generation::post(int rank, int channel, int round, std::uint64_t time, std:
   box.posted.store(time, std::memory_order_release);
 }
 
-template <typename Ready>
-void Generation::wait(Ready ready, const WaitSite& site, std::optional<int> peer) {
-  // A near rank's abort arrives in this rank's head; from there it becomes one's own.
-  const auto ready_or_aborted = [&] {
-    if (ready()) return true;
-    (void)aborted();
-    return false;
-  };
-  wait_until(ready_or_aborted, limits(), site, peer);
+std::size_t Generation::segment_bytes(int rank) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  return peer.segment.bytes() - static_cast<std::size_t>(peer.data - peer.segment.data());
 }
 
 const std::uint64_t* Generation::posted(int peer, int channel, int round, std::uint64_t time) const {

@@ -56,6 +56,7 @@ class Generation {
   [[nodiscard]] std::string introduction() const;
   void meet(const std::vector<std::string>& introductions);
   [[nodiscard]] std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].data; }
+  [[nodiscard]] std::size_t segment_bytes(int rank) const;
 
   // Shows for the `time`-th time (from 1, ascending; times in which nobody reads may be left out).
   void post(int rank, int channel, int round, std::uint64_t time, std::uint64_t table_offset);
@@ -66,6 +67,18 @@ class Generation {
   void release(int peer, int channel, int round);
   void wait_released(int channel, int round, std::uint64_t count, const WaitSite& site);
   [[nodiscard]] bool released(int rank, int channel, int round, std::uint64_t count) const;
+
+  // Any other wait of the generation.
+  template <typename Ready>
+  void wait(Ready ready, const WaitSite& site, std::optional<int> peer) {
+    // A near rank's abort arrives in this rank's head; from there it becomes one's own.
+    const auto ready_or_aborted = [&] {
+      if (ready()) return true;
+      (void)aborted();
+      return false;
+    };
+    wait_until(ready_or_aborted, limits(), site, peer);
+  }
 
   // All near ranks meet. Throws RuntimeFailure on abort or time-out.
   void barrier(const WaitSite& site);
@@ -90,8 +103,6 @@ class Generation {
   void check(std::chrono::duration<double> timeout) const;
   void attach(Peer& peer, Segment segment) const;
   [[nodiscard]] Mailbox& mailbox(int rank, int channel, int round) const;
-  template <typename Ready>
-  void wait(Ready ready, const WaitSite& site, std::optional<int> peer);
 
   static constexpr int kAllHere = -1;
   int me_ = kAllHere;
