@@ -1,5 +1,5 @@
-// Every collective against plain loops: {1, 2, 3, 4, 7, 8} ranks, {0, 1, odd, large} elements, every type, on threads and
-// on processes. Values are small integers, so that sums are exact in every type.
+// Every collective against plain loops: {1, 2, 3, 4, 7, 8} ranks, {0, 1, odd, large} elements, every type, on threads
+// and on processes. Values are small integers, so that sums are exact in every type.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -55,7 +55,8 @@ std::span<T> filled(std::byte* memory, int rank, std::size_t elements) {
 template <typename T, typename Wanted>
 std::string compare(const char* what, std::span<const T> got, Wanted wanted) {
   for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i] != wanted(i)) return fmt::format("{}, element {} of {}: {} for {}", what, i, got.size(), got[i], wanted(i));
+    if (got[i] != wanted(i))
+      return fmt::format("{}, element {} of {}: {} for {}", what, i, got.size(), got[i], wanted(i));
   }
   return "";
 }
@@ -127,7 +128,8 @@ std::string check_copies(Team& team, std::byte* memory, std::size_t elements) {
 
 template <typename T>
 std::string check_all(Team& team, std::byte* memory) {
-  for (const std::size_t elements : {std::size_t{0}, std::size_t{1}, std::size_t{61}, std::size_t{2501}, kMostElements}) {
+  for (const std::size_t elements :
+       {std::size_t{0}, std::size_t{1}, std::size_t{61}, std::size_t{2501}, kMostElements}) {
     for (auto check : {check_reductions<T>, check_copies<T>}) {
       if (auto why = check(team, memory, elements); !why.empty()) return why;
       direct_barrier(team);

@@ -21,8 +21,7 @@ void reduce_small(Team& team, std::span<T> data, Reduction reduction) {
   if (!data.empty()) std::memcpy(team.my_slot(), data.data(), data.size_bytes());
   team.arrive();
   PerPlace<const void*> sources(team.size());
-  for (int place = 0; place < team.size(); ++place)
-    sources[place] = team.slot_of(place);
+  for (int place = 0; place < team.size(); ++place) sources[place] = team.slot_of(place);
   reduce<T>(reduction, data.data(), sources.span(), data.size());
 }
 

@@ -1,5 +1,5 @@
-// Direct all-to-all: every rank shows where the part for each other one begins (in its slot), and copies what is its own
-// out of everybody's memory.
+// Direct all-to-all: every rank shows where the part for each other one begins (in its slot), and copies what is its
+// own out of everybody's memory.
 //
 // Meets: 2. A rank reads and writes what it gets.
 #include <cstring>

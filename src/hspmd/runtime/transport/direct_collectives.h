@@ -9,9 +9,9 @@
 //   direct_broadcast          B                      B                    1, the root 2
 //   direct_barrier            -                      -                    1
 //
-// Sums are taken in the order of the places, each by one rank alone (small ones by all alike), so that a run repeats bit
-// by bit and all ranks hold the same bits. Parts have any sizes, 0 too; all ranks name the same ones.
-// Failures: RuntimeFailure of the wait that failed; the data are then undefined.
+// Sums are taken in the order of the places, each by one rank alone (small ones by all alike), so that a run repeats
+// bit by bit and all ranks hold the same bits. Parts have any sizes, 0 too; all ranks name the same ones. Failures:
+// RuntimeFailure of the wait that failed; the data are then undefined.
 #pragma once
 
 #include <span>

@@ -53,8 +53,8 @@ const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 template <typename T, Reduction kOp>
 void join(T* into, std::span<const void* const> sources, std::size_t n) {
   if (sources.empty()) {
-    constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                               : std::numeric_limits<T>::lowest();
+    constexpr T kLowest =
+        std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
     std::fill_n(into, n, kOp == Reduction::kSum ? T{0} : kLowest);
     return;
   }

@@ -1,7 +1,8 @@
 // Team: an ordered list of ranks of one host and what their collectives stand on. In here ranks are places in the list,
 // 0..size-1. Two ways to meet, both without a copy that somebody else must make:
 //
-//   small data   every rank puts its own into a slot that the others read; two slots, used in turn, so that nobody waits
+//   small data   every rank puts its own into a slot that the others read; two slots, used in turn, so that nobody
+//   waits
 //                for readers: a rank that comes to the next collective but one has seen everybody come to the next
 //   large data   every rank shows where its data lie in its segment; the others read and write there directly; all wait
 //                until all are done
