@@ -23,6 +23,14 @@ std::string joined(const std::vector<std::string_view>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
+
+std::string escaped(char c) {
+  return c == '\n' ? "\\n" : c == '\t' ? "\\t" : fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+}
+
 // yaml-cpp recurses: what nests too deeply is refused before it is parsed.
 void check_nesting(const std::string& text, const std::string& name) {
   std::size_t depth = 0;
@@ -53,7 +61,7 @@ void check_values(const YAML::Node& node, const std::string& name, std::size_t d
     const int at = entry.first.Mark().line + 1;
     if (!entry.first.IsScalar()) invalid("{}:{}: a key must be a word", name, at);
     const std::string& key = entry.first.Scalar();
-    if (!seen.insert(key).second) invalid("{}:{}: the key \"{}\" stands twice", name, at, key);
+    if (!seen.insert(key).second) invalid("{}:{}: the key \"{}\" stands twice", name, at, one_line(key));
     check_values(entry.second, name, depth + 1, values);
   }
 }
@@ -149,24 +157,30 @@ std::size_t edits(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string ConfigNode::where() const {
+  if (given_by_flag()) return "--" + one_line(key_);
   const int line = node_.IsDefined() ? node_.Mark().line : -1;
   const std::string place = line >= 0 ? fmt::format("{}:{}", file_, line + 1) : file_;
-  return key_.empty() ? place : fmt::format("{}: {}", place, key_);
+  return key_.empty() ? place : fmt::format("{}: {}", place, one_line(key_));
+}
+
+bool ConfigNode::given_by_flag() const {
+  return std::any_of(flags_.begin(), flags_.end(), [&](const std::string& flag) {
+    return key_.starts_with(flag) &&
+           (key_.size() == flag.size() || key_[flag.size()] == '.' || key_[flag.size()] == '[');
+  });
+}
+
+ConfigNode ConfigNode::child(const YAML::Node& node, std::string key) const {
+  ConfigNode result(node, file_, std::move(key));
+  result.flags_ = flags_;
+  return result;
 }
 
 std::string ConfigNode::shown() const {
-  constexpr std::size_t kShown = 120;
-  std::string text;
-  if (node_.IsScalar()) {
-    text = fmt::format("\"{}\"", node_.Scalar());
-  } else if (node_.IsMap()) {
-    text = "a map";
-  } else if (node_.IsSequence()) {
-    text = fmt::format("a list of {}", node_.size());
-  } else {
-    text = "nothing";
-  }
-  return text.size() > kShown ? text.substr(0, kShown) + "...\"" : text;
+  if (node_.IsScalar()) return fmt::format("\"{}\"", one_line(node_.Scalar()));
+  if (node_.IsMap()) return "a map";
+  if (node_.IsSequence()) return fmt::format("a list of {}", node_.size());
+  return "nothing";
 }
 
 void ConfigNode::fail(const std::string& must) const {
@@ -177,7 +191,8 @@ std::optional<ConfigNode> ConfigNode::find(const std::string& key) const {
   if (!node_.IsMap()) fail("a map of keys");
   const YAML::Node child = node_[key];
   if (!child.IsDefined()) return std::nullopt;
-  return ConfigNode(child, file_, key_.empty() ? key : key_ + "." + key);
+  const std::string word = key.empty() ? "\"\"" : key;
+  return this->child(child, key_.empty() ? word : key_ + "." + word);
 }
 
 ConfigNode ConfigNode::at(const std::string& key) const {
@@ -206,7 +221,7 @@ void ConfigNode::expect_keys(const std::vector<std::string_view>& known) const {
 std::vector<ConfigNode> ConfigNode::list() const {
   if (!node_.IsSequence()) fail("a list");
   std::vector<ConfigNode> items;
-  for (std::size_t i = 0; i < node_.size(); ++i) items.emplace_back(node_[i], file_, fmt::format("{}[{}]", key_, i));
+  for (std::size_t i = 0; i < node_.size(); ++i) items.push_back(child(node_[i], fmt::format("{}[{}]", key_, i)));
   return items;
 }
 
@@ -257,7 +272,7 @@ std::string ConfigNode::choice(const std::vector<std::string_view>& allowed,
   if (std::find(later.begin(), later.end(), word) != later.end())
     invalid("{}: \"{}\" is not built yet; it must be {}.", where(), word, must);
   const auto near = nearest(word, allowed);
-  if (near) invalid("{} must be {}. Received \"{}\"; the nearest is \"{}\".", where(), must, word, *near);
+  if (near) invalid("{} must be {}. Received \"{}\"; the nearest is \"{}\".", where(), must, one_line(word), *near);
   fail(must);
 }
 
@@ -270,6 +285,9 @@ ConfigNode parse_config(const std::string& text, const std::string& name) {
 ConfigNode load_config(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) invalid("{}: must be a file, is a folder", path);
+  // A pipe or a device may never come to its end.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    invalid("{}: must be a regular file", path);
   std::ifstream file(path, std::ios::binary);
   if (!file) invalid("{}: the file must exist and be readable", path);
   std::string text;
@@ -297,14 +315,16 @@ void apply_override(ConfigNode& root, const std::string& dotted, const std::stri
       path.back() += c;
     }
   }
-  if (std::find(path.begin(), path.end(), "") != path.end()) invalid("--{}: a key must read like optimizer.lr", dotted);
+  if (std::find(path.begin(), path.end(), "") != path.end())
+    invalid("--{}: a key must read like optimizer.lr", one_line(dotted));
   YAML::Node node = root.yaml();
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
     YAML::Node next = child_of(node, path[i], dotted);
     if (!next.IsDefined() || next.IsNull()) next = YAML::Node(YAML::NodeType::Map);
     node.reset(next);
   }
-  child_of(node, path.back(), dotted) = parse_config(value, "--" + dotted).yaml();
+  child_of(node, path.back(), dotted) = parse_config(value, "--" + one_line(dotted)).yaml();
+  root.set_by_flag(dotted);
 }
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
@@ -320,6 +340,13 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
   return best;
 }
 
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kShown = 120;
+  std::string result;
+  for (const char c : text.substr(0, kShown)) result += is_control(c) ? escaped(c) : std::string(1, c);
+  return text.size() > kShown ? result + "..." : result;
+}
+
 std::string word_text(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/'; };
   const auto safe = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == ' '; };
@@ -330,7 +357,7 @@ std::string word_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    if (is_control(c)) {
       result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else {
       result += c;

@@ -4,8 +4,10 @@
 //   run.yaml:7: data.sequence_length must be an integer from 1 to 1048576. Received "abc".
 //   run.yaml:9: data.shufle is not known; the nearest known key is "shuffle". Known here: path, tokenizer, ...
 //
-// Files are not trusted: at most 64 MiB, 100 levels and 2^20 values (an alias counts as what it stands for); keys are
-// words, once each; one document a file. A quoted number is a word.
+// A value that a flag gave has the flag's name in place of file and line: "--optimizer.lr must be ...".
+//
+// Files are not trusted: regular files only, at most 64 MiB, 100 levels and 2^20 values (an alias counts as what it
+// stands for); keys are words, once each; one document a file. A quoted number is a word.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -48,16 +50,22 @@ class ConfigNode {
                                    const std::vector<std::string_view>& later = {}) const;
 
   [[noreturn]] void fail(const std::string& must) const;
-  [[nodiscard]] std::string where() const;  // "run.yaml:7: data.path"
+  [[nodiscard]] std::string where() const;  // "run.yaml:7: data.path", or "--data.path"
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const YAML::Node& yaml() const { return node_; }
 
+  // That a flag gave the value of this dotted key below the root.
+  void set_by_flag(const std::string& dotted) { flags_.push_back(dotted); }
+
  private:
   [[nodiscard]] std::string shown() const;
+  [[nodiscard]] bool given_by_flag() const;
+  [[nodiscard]] ConfigNode child(const YAML::Node& node, std::string key) const;
 
   YAML::Node node_;
   std::string file_;
   std::string key_;
+  std::vector<std::string> flags_;  // the keys that flags gave, of the whole file
 };
 
 // Throws InvalidArgument when the file cannot be read or is no YAML.
@@ -73,6 +81,9 @@ void apply_override(ConfigNode& root, const std::string& dotted, const std::stri
 // The candidate with the fewest edits to the word; nullopt when all are far from it.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& candidates);
+
+// The text in a complaint: control characters written as escapes, what is long cut short.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 // The text as a value that reads back: bare where that is safe, else in double quotes.
 [[nodiscard]] std::string word_text(std::string_view text);

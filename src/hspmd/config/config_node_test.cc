@@ -176,6 +176,23 @@ TEST(ConfigNode, FlagsOverrideAndMakeMaps) {
   EXPECT_EQ(parse_config(printed.str(), "printed").at("log").at("json").text(), "out.jsonl");
 }
 
+TEST(ConfigNode, AFlagsValueIsNamedByTheFlag) {
+  ConfigNode root = parse_config("steps: 1\noptimizer: {lr: 1}\n", "run.yaml");
+  apply_override(root, "optimizer.betas", "[1, x]");
+  apply_override(root, "step", "2");
+
+  EXPECT_EQ(root.at("optimizer").at("betas").list()[1].where(), "--optimizer.betas[1]");
+  EXPECT_EQ(root.at("optimizer").at("lr").where(), "run.yaml:2: optimizer.lr");
+  EXPECT_EQ(root.at("steps").where(), "run.yaml:1: steps");
+}
+
+TEST(ConfigNode, WhatAComplaintShowsIsOneShortLine) {
+  EXPECT_EQ(one_line(""), "");
+  EXPECT_EQ(one_line("a\n\tb\x1b[2J"), "a\\n\\tb\\u001b[2J");
+  EXPECT_EQ(one_line(std::string(120, 'x')), std::string(120, 'x'));
+  EXPECT_EQ(one_line(std::string(121, 'x')), std::string(120, 'x') + "...");
+}
+
 TEST(ConfigNode, FlagsThatFitNowhereAreRefused) {
   struct Row {
     const char* key;

@@ -7,6 +7,8 @@
 namespace hspmd {
 namespace {
 
+constexpr std::size_t kMostProblems = 20;  // one slip of the pen may repeat on every device
+
 void find_stage_problems(const StageSpec& stage, const std::string& where, std::vector<std::string>& found) {
   const auto count = static_cast<std::int64_t>(stage.devices.size());
   if (stage.devices.empty()) found.push_back(where + ": devices must name at least one device");
@@ -171,6 +173,11 @@ std::vector<std::string> problems(const Strategy& strategy, int layers) {
       }
     }
     find_layer_problems(pipeline, where, layers, found);
+  }
+  if (found.size() > kMostProblems) {
+    const std::size_t more = found.size() - kMostProblems;
+    found.resize(kMostProblems);
+    found.push_back(fmt::format("and {} problems more", more));
   }
   return found;
 }

@@ -17,6 +17,7 @@ ConfigNode load_with_overrides(const std::string& path, const std::vector<Overri
   ConfigNode root = load_config(path);
   expect_format(root, "hspmd-train/1");
   for (const Override& o : overrides) apply_override(root, o.key, o.value);
+  expect_format(root, "hspmd-train/1");  // a flag may give that key, too
   return root;
 }
 
