@@ -5,6 +5,10 @@
 namespace hspmd::comm {
 namespace {
 
+// What a small text may ask for: an all-to-all of 1,024 devices, an all-gather of 8,192.
+constexpr std::size_t kMaxMentions = std::size_t{1} << 21;        // of parts in cells
+constexpr std::size_t kMaxDeviceMentions = std::size_t{1} << 26;  // of devices in cells
+
 // The coordinates of a position over the Split axes alone: positions that share them hold the same box.
 std::size_t split_coordinate(const Subgroup& subgroup, std::size_t position) {
   std::size_t coordinate = 0;
@@ -54,7 +58,15 @@ Layout layout(const Annotation& annotation, const Shape& shape) {
 class Sweep {
  public:
   explicit Sweep(Overlay& overlay)
-      : overlay_(overlay), sources_(static_cast<std::uint32_t>(overlay.from.parts.size())) {}
+      : overlay_(overlay), sources_(static_cast<std::uint32_t>(overlay.from.parts.size())) {
+    for (const Layout* layout : {&overlay.from, &overlay.to}) {
+      for (const Part& part : layout->parts) {
+        std::size_t devices = 0;
+        for (const auto& addend : part.addends) devices += addend.size();
+        devices_of_part_.push_back(devices);
+      }
+    }
+  }
 
   void run(const Shape& shape) {
     box_ = whole(shape);
@@ -95,12 +107,15 @@ class Sweep {
     const auto index_of = [&](std::int64_t edge) {
       return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), edge) - edges.begin());
     };
-    std::vector<std::uint32_t> begin(edges.size() + 1, 0);  // of each interval's parts, one place late
+    std::vector<std::size_t> begin(edges.size() + 1, 0);  // of each interval's parts, one place late
     std::vector<std::pair<std::size_t, std::size_t>> spans;
     spans.reserve(active.size());
+    std::size_t mentions = 0;  // each will be in a cell of its own, so this refuses nothing that emit() would take
     for (const std::uint32_t part : active) {
       const Interval i = interval(part, dim);
       spans.emplace_back(index_of(i.begin), index_of(i.end));
+      mentions += spans.back().second - spans.back().first;
+      if (mentions > kMaxMentions) refuse();
       for (std::size_t at = spans.back().first; at < spans.back().second; ++at) ++begin[at + 2];
     }
     for (std::size_t i = 2; i < begin.size(); ++i) begin[i] += begin[i - 1];
@@ -122,13 +137,23 @@ class Sweep {
     for (const std::uint32_t part : active) {
       cell.middle += part < sources_ ? 1 : 0;
       overlay_.parts.push_back(part < sources_ ? part : part - sources_);
+      devices_ += devices_of_part_[part];
     }
+    if (overlay_.parts.size() > kMaxMentions || devices_ > kMaxDeviceMentions) refuse();
     cell.last = static_cast<std::uint32_t>(overlay_.parts.size());
     overlay_.cells.push_back(cell);
   }
 
+  [[noreturn]] static void refuse() {
+    invalid(
+        "[resolve] the two layouts cut the tensor into more pieces than can be resolved: at most 2^21 mentions of a "
+        "shard, 2^26 of a device. Fewer devices or fewer cuts would mend it.");
+  }
+
   Overlay& overlay_;
   std::uint32_t sources_;
+  std::vector<std::size_t> devices_of_part_;
+  std::size_t devices_ = 0;  // of all cells so far
   Box box_;
 };
 

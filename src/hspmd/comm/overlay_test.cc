@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hspmd/annotation/annotation_samples.h"
+#include "hspmd/base/errors.h"
 
 namespace hspmd::comm {
 namespace {
@@ -67,6 +68,17 @@ TEST(Overlay, CutsWhereSomebodyElseBegins) {
 
     EXPECT_EQ(cells, row.cells) << row.from << " -> " << row.to;
   }
+}
+
+TEST(Overlay, RefusesMorePiecesThanMemoryHolds) {
+  const auto lies = [](const std::string& to, std::int64_t n) {
+    return overlay(parse_annotation("{0-65535: S0x65536}"), parse_annotation(to), {n, n}).cells.size();
+  };
+
+  EXPECT_EQ(lies("{0-65535: S0x32768 Dx2}", 65536), 65536U);
+  EXPECT_THROW(lies("{0-65535: S1x65536}", 65536), InvalidArgument);  // 2^32 mentions of a shard
+  EXPECT_THROW(lies("{0-1048575: S1x1048576}", 1048576), InvalidArgument);
+  EXPECT_THROW(lies("{0-65535: Dx65536}", 65536), InvalidArgument);  // 2^32 of a device
 }
 
 TEST(Overlay, ScalarHasOneCell) {
