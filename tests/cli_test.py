@@ -5,6 +5,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,11 @@ def bad_strategies(folder):
         ("other format", STRATEGY.replace("strategy/1", "strategy/9"), ["hspmd-strategy/1", "hspmd-strategy/9"]),
         ("duplicate key", STRATEGY + "pipelines: []\n", ["stands twice"]),
         ("empty", "", ["hspmd-strategy/1"]),
+        ("empty key", STRATEGY + '"": 1\n', ['strategy.yaml:8: "" is not known']),
+        ("key of two lines", STRATEGY + '"a\\nb": 1\n', ["a\\nb is not known"]),
+        ("long key", STRATEGY + "k" * 900 + ": 1\n", ["k" * 120 + "... is not known"]),
+        ("value of two lines", STRATEGY.replace("tp: 2", 'tp: "\\e[2J\\n"'), ["\\u001b[2J\\n"]),
+        ("device often", STRATEGY.replace("[2]", "[" + "1, " * 5000 + "1]"), ["device 1 stands already", "problems more"]),
     ]
     for name, text, words in rows:
         with open(f"{folder}/bad/strategy.yaml", "w") as file:
@@ -89,9 +95,13 @@ def bad_runs(folder):
         (["--eval.every", "1"], ["data.validation"]),
         (["steps"], ["must belong to a flag"]),
         (["--steps"], ["must have a value"]),
+        (["--steps", "-1"], ["hspmd: --steps must be"]),
+        (["--format", "x"], ["--format must be"]),
     ]
     for arguments, words in rows:
         expect(" ".join(arguments), run("train", f"{folder}/run.yaml", *arguments), 2, *words)
+    os.mkfifo(f"{folder}/pipe")
+    expect("a pipe", run("train", f"{folder}/pipe"), 2, "must be a regular file")
     expect("no file", run("train", f"{folder}/none.yaml"), 2, "must exist")
     expect("a folder", run("train", folder), 2, "is a folder")
     expect("no command", run(), 2)
@@ -112,6 +122,12 @@ def explain(folder):
     expect("explain dim", run("explain", "--from", "{0-1: S5x2}", "--to", "{0-1: Dx2}", "--shape", "10x6"), 2, "every dim")
     with open(f"{folder}/pairs", "w") as file:
         file.write('{"from":"{0:}","to":"{0:}","shape":[1]}\nnonsense\n{"from":"{0:}","to":"{0:}","shape":[-1]}\n{"from":"{0-1: Px2}","to":"{0-1: Pmaxx2}","shape":[1]}\n')
+    expect("explain a folder", run("explain", "--batch", folder), 2, "is a folder")
+    expect("explain an endless line", run("explain", "--batch", "/dev/zero"), 2, "16 MiB")
+    expect("explain both", run("explain", "--batch", f"{folder}/pairs", "--from", "{0:}"), 2, "must stand without")
+    wide = ("--from", "{0-65535: S0x65536}", "--shape", "65536x65536")
+    expect("explain too many shards", run("explain", *wide, "--to", "{0-65535: S1x65536}"), 2, "2^21 mentions")
+    expect("explain too many devices", run("explain", *wide, "--to", "{0-65535: Dx65536}"), 2, "2^26 of a device")
     result = run("explain", "--batch", f"{folder}/pairs", "--json")
     expect("explain bad batch", result, 2)
     if ["error" in json.loads(line) for line in result.stdout.splitlines()] != [False, True, True, True]:
@@ -124,6 +140,7 @@ def good(folder):
     expect("check run", run("check", f"{folder}/run.yaml"), 0, "ok")
     expect("check examples", run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")), "--model", f"{ROOT}/examples/demo_model.json"), 0, "ok")
     expect("print config", run("train", f"{folder}/run.yaml", "--print-config", "--optimizer.lr", "0.25"), 0, "0.25")
+    os.symlink("/dev/null", f"{folder}/device")
     log = f"{folder}/log.jsonl"
     expect("train", run("train", f"{folder}/run.yaml", "--log.json", log, "--data.validation", f"{folder}/text", "--eval.every", "2"), 0, "step", "loss", "eval")
     records = [json.loads(line) for line in open(log)]
@@ -137,6 +154,13 @@ def good(folder):
     planned = [json.loads(line)["loss"] for line in open(f"{folder}/planned.jsonl")]
     if planned != [r["loss"] for r in steps]:
         FAULTS.append(f"train --plan must repeat the strategy's losses: {planned}")
+    expect("plan on a device", run("plan", "expand", f"{folder}/strategy.yaml", "--model", "tiny", "-o", f"{folder}/device"), 0)
+    if not os.path.islink(f"{folder}/device") or not stat.S_ISCHR(os.stat("/dev/null").st_mode):
+        FAULTS.append("plan expand -o: a device must stay what it is")
+    odd = f"{folder}/a 'b' \"c\" \\d"
+    os.mkdir(odd)
+    os.link(f"{folder}/strategy.yaml", f"{odd}/strategy.yaml")
+    expect("a path with quotes", run("train", f"{folder}/run.yaml", "--steps", "0", "--strategy", f"{odd}/strategy.yaml"), 0)
     with open(f"{folder}/plan.json") as file:
         text = file.read()
     with open(f"{folder}/bad.json", "w") as file:

@@ -1,4 +1,5 @@
 // The reader of the annotation text form; the grammar stands in annotation.h.
+#include <algorithm>
 #include <cctype>
 
 #include "hspmd/annotation/annotation.h"
@@ -122,7 +123,9 @@ class Reader {
 
   [[noreturn]] void fail(std::string_view expected) {
     constexpr std::size_t kShown = 200;
-    const std::string shown(text_.substr(0, kShown));
+    std::string shown(text_.substr(0, kShown));
+    std::replace_if(
+        shown.begin(), shown.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
     invalid("[annotation] column {} must be {}. Received \"{}{}\".", at_ + 1, expected, shown,
             text_.size() > kShown ? "..." : "");
   }

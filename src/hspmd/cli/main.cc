@@ -54,7 +54,7 @@ struct TrainArguments {
 
 int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
   std::vector<Override> overrides = overrides_of(rest);
-  const auto absolute = [](const std::string& path) { return "\"" + std::filesystem::absolute(path).string() + "\""; };
+  const auto absolute = [](const std::string& path) { return word_text(std::filesystem::absolute(path).string()); };
   if (!arguments.strategy.empty()) overrides.push_back({"strategy", absolute(arguments.strategy)});
   if (!arguments.plan.empty()) overrides.push_back({"plan", absolute(arguments.plan)});
   const TrainConfig config = load_train_config(arguments.file, overrides);
@@ -169,6 +169,18 @@ struct ExplainArguments {
   bool json = false;
 };
 
+// The next line, or nullopt at the end: one of a device or of a damaged file must not fill the memory.
+std::optional<std::string> next_line(std::istream& stream) {
+  constexpr std::size_t kMaxLine = std::size_t{1} << 24;
+  std::string line;
+  for (int c = stream.get(); c != std::char_traits<char>::eof(); c = stream.get()) {
+    if (c == '\n') return line;
+    if (line.size() == kMaxLine) invalid("[explain] a line of --batch may have at most 16 MiB");
+    line += static_cast<char>(c);
+  }
+  return line.empty() ? std::nullopt : std::optional(line);
+}
+
 int explain(const ExplainArguments& arguments) {
   const auto cluster_for = [&](const Annotation& from, const Annotation& to) {
     if (!arguments.cluster.empty()) return load_cluster(arguments.cluster);
@@ -188,14 +200,18 @@ int explain(const ExplainArguments& arguments) {
     say(one({parse_annotation(arguments.from), parse_annotation(arguments.to), parse_shape(arguments.shape)}));
     return kDone;
   }
+  if (!arguments.from.empty() || !arguments.to.empty() || !arguments.shape.empty())
+    invalid("[explain] --batch must stand without --from, --to and --shape: its lines have their own");
+  std::error_code unknown;
+  if (std::filesystem::is_directory(arguments.batch, unknown))
+    invalid("[explain] {}: must be a file, is a folder", arguments.batch);
   std::ifstream file(arguments.batch);
   if (!file) invalid("[explain] {}: the file must exist and be readable", arguments.batch);
-  std::string line;
   bool all = true;
-  while (std::getline(file, line)) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  while (const auto line = next_line(file)) {
+    if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      say(one(parse_explain_request(line)));
+      say(one(parse_explain_request(*line)));
     } catch (const InvalidArgument& error) {
       say(explain_error(error.what()));
       all = false;
@@ -218,13 +234,17 @@ int expand_plan(const ExpandArguments& arguments) {
     std::cout << json;
     return kDone;
   }
-  const std::string temporary = arguments.out + ".tmp";
+  // A file is replaced in one step; a device or a pipe must stay what it is.
+  std::error_code unknown;
+  const bool special =
+      std::filesystem::exists(arguments.out, unknown) && !std::filesystem::is_regular_file(arguments.out, unknown);
+  const std::string temporary = special ? arguments.out : arguments.out + ".tmp";
   std::ofstream file(temporary);
   if (!file) invalid("[plan] -o must name a file that can be written. Received \"{}\".", arguments.out);
   file << json;
   file.close();
-  if (!file || std::rename(temporary.c_str(), arguments.out.c_str()) != 0) {
-    std::remove(temporary.c_str());
+  if (!file || (!special && std::rename(temporary.c_str(), arguments.out.c_str()) != 0)) {
+    if (!special) std::remove(temporary.c_str());
     throw RuntimeFailure(fmt::format("[plan] {} must be written whole; the disk may be full", arguments.out));
   }
   return kDone;

@@ -27,10 +27,16 @@ Json to_json(const CommStage& stage) {
   return json;
 }
 
+std::string head(const std::string& text) {
+  constexpr std::size_t kShown = 120;
+  return text.size() > kShown ? text.substr(0, kShown) + "..." : text;
+}
+
 std::int64_t dim_of(const nlohmann::json& value) {
   constexpr std::int64_t kMaxDim = std::int64_t{1} << 40;
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > kMaxDim) {
-    invalid("[explain] a dim of \"shape\" must be an integer from 0 to 2^40. Received {}.", value.dump());
+    invalid("[explain] a dim of \"shape\" must be an integer from 0 to 2^40. Received {}.",
+            head(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   }
   return value.get<std::int64_t>();
 }
@@ -65,7 +71,7 @@ ExplainRequest parse_explain_request(const std::string& line) {
   if (!json.contains("shape") || !json["shape"].is_array()) invalid("[explain] \"shape\" must be a list of dims");
   for (const auto& [key, value] : json.items()) {
     if (key != "from" && key != "to" && key != "shape")
-      invalid("[explain] \"{}\" is not known; known are from, to, shape", key);
+      invalid("[explain] \"{}\" is not known; known are from, to, shape", head(key));
   }
   Shape shape;
   for (const auto& value : json["shape"]) shape.push_back(dim_of(value));
