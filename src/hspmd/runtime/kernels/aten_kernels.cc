@@ -229,6 +229,9 @@ std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   const double beta1 = number("beta1"), beta2 = number("beta2"), eps = number("eps"), decay = number("weight_decay"),
                clip = number("clip_norm");
   return make_kernel([=](const Call& c) {
+    for (std::size_t i = 0; i < 3; ++i) {  // the loop updates in place
+      if (c.results[i] != c.operands[i]) std::copy_n(c.in<T>(i), n, c.out<T>(i));
+    }
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
     if (!std::isfinite(norm)) return;  // the run stops; the state stays what it was

@@ -455,7 +455,12 @@ std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   return make_kernel([=](const Call& c) {
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
-    if (!std::isfinite(norm)) return;  // the run stops; the state stays what it was
+    if (!std::isfinite(norm)) {  // the run stops; the state stays what it was
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (c.results[i] != c.operands[i]) std::copy_n(c.in<T>(i), n, c.out<T>(i));
+      }
+      return;
+    }
     const T factor = static_cast<T>((clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0) / count);
     const T lr = c.in<T>(6)[0], c1 = c.in<T>(6)[1], c2 = c.in<T>(6)[2];
     for (std::int64_t i = 0; i < n; ++i) {
