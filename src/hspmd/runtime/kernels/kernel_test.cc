@@ -1,5 +1,5 @@
 // Every kernel of every backend against the reference; and what all of them promise: they write their results whole and
-// nothing else, read no memory that nobody set, and give the same bits in place. The
+// nothing else, read no memory that nobody set, give the same bits in place, and allocate no tensor storage. The
 // reference itself is tested in reference_kernels_test.cc.
 #include "hspmd/runtime/kernels/kernel.h"
 
@@ -12,6 +12,11 @@
 #include "hspmd/runtime/kernels/guarded_run.h"
 #include "hspmd/runtime/kernels/kernel_cases.h"
 
+#ifdef HSPMD_HAS_ATEN
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#endif
+
 namespace hspmd {
 namespace {
 
@@ -23,7 +28,7 @@ struct Backend {
 std::vector<Backend> backends() {
 #ifdef HSPMD_HAS_ATEN
   limit_kernel_threads(1);
-  return {{"reference", make_reference_kernel}, {"aten", make_aten_kernel}};
+  return {{"reference", make_reference_kernel}, {"aten", make_aten_kernel}, {"plain", make_plain_kernel}};
 #else
   return {{"reference", make_reference_kernel}};
 #endif
@@ -101,11 +106,73 @@ TEST(Kernels, GiveTheSameBitsInPlace) {
   }
 }
 
+#ifdef HSPMD_HAS_ATEN
+// Counts what libtorch allocates for tensors.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) const override {
+    ++count;
+    return c10::GetDefaultCPUAllocator()->allocate(bytes);
+  }
+  mutable int count = 0;
+};
+
+// A kernel that counts the allocations of its runs.
+class Counted final : public Kernel {
+ public:
+  Counted(std::unique_ptr<Kernel> kernel, const CountingAllocator& allocator, int& runs_count)
+      : kernel_(std::move(kernel)), allocator_(allocator), count_(runs_count) {}
+  [[nodiscard]] std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  void run(std::span<const void* const> operands, std::span<void* const> results, void* workspace) override {
+    const int before = allocator_.count;
+    kernel_->run(operands, results, workspace);
+    count_ = allocator_.count - before;
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  const CountingAllocator& allocator_;
+  int& count_;
+};
+
+CountingAllocator counting_allocator;
+int allocations_of_last_run = 0;
+
+template <Maker make>
+std::unique_ptr<Kernel> make_counted(const KernelRequest& request) {
+  return std::make_unique<Counted>(make(request), counting_allocator, allocations_of_last_run);
+}
+
+// Does einsum make it, which has no out= form?
+bool is_no_matrix_product(const Case& c) {
+  const std::set<std::string> factors = {"abc,cbd->ad", "nab,nbc->nac", "ab,bc->ca"};
+  return c.attributes.has("factors") && factors.contains(c.attributes.text("factors"));
+}
+
+TEST(Kernels, RunsAllocateNoTensorStorage) {
+  c10::SetCPUAllocator(&counting_allocator, 100);
+  { const c10::DataPtr probe = c10::GetAllocator(c10::kCPU)->allocate(8); }
+  ASSERT_EQ(counting_allocator.count, 1) << "the counter must see allocations";
+  for (const Case& c : cases()) {
+    if (is_no_matrix_product(c)) continue;
+    for (const Backend& backend :
+         {Backend{"aten", make_counted<make_aten_kernel>}, Backend{"plain", make_counted<make_plain_kernel>}}) {
+      const Write write = ops::find(c.op)->can_add() ? Write::kAdd : Write::kSet;
+
+      (void)run_guarded<float>(c, request_of<float>(c, write), backend.make);
+
+      EXPECT_EQ(allocations_of_last_run, 0) << backend.name << " " << c.op << " " << to_string(c.operands[0]);
+    }
+  }
+}
+#endif
+
 #ifndef HSPMD_HAS_ATEN
 TEST(Kernels, ABuildWithoutLibtorchSaysSo) {
   const std::vector<Case> all = cases();
   const KernelRequest request = request_of<float>(all.front(), Write::kSet);
   EXPECT_THROW((void)make_aten_kernel(request), InvalidArgument);
+  EXPECT_THROW((void)make_plain_kernel(request), InvalidArgument);
 }
 #endif
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "hspmd/runtime/kernels/attention_shape.h"
 #include "hspmd/runtime/kernels/kernel_call.h"
 #include "hspmd/runtime/kernels/rope_angles.h"
 
@@ -246,17 +247,6 @@ std::unique_ptr<Kernel> rope(const KernelRequest& request) {
     }
   });
 }
-
-struct AttentionShape {
-  std::int64_t b, s, t, k, g, d;
-  explicit AttentionShape(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)),
-        s(dim(r.operands[0], 1)),
-        t(dim(r.operands[1], 1)),
-        k(dim(r.operands[0], 2)),
-        g(dim(r.operands[0], 3)),
-        d(dim(r.operands[0], 4)) {}
-};
 
 // Calls visit(query row, key row, batch index, s, t) for every pair that sees; rows count vectors of d elements.
 template <typename Visit>
@@ -512,7 +502,9 @@ constexpr Entry kTable[] = {
 namespace hspmd {
 
 std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request) {
-  return kernels::make_from(kernels::kTable, "reference", request);
+  const kernels::Maker make = kernels::find_maker(kernels::kTable, request);
+  if (make == nullptr) invalid("[kernels] the reference backend must have a kernel of {}", request.op->name());
+  return make(request);
 }
 
 }  // namespace hspmd
