@@ -29,7 +29,12 @@ enum class Write {
   kAdd,  // result += ...: only where Operator::can_add()
 };
 
-enum class Processor { kCpu, kCuda };  // whose memory the tensors lie in
+// Whose memory the tensors lie in.
+enum class Processor {
+  kCpu,
+  kCuda,
+  kNone,  // nobody's: a run makes no values, and fails where a kernel would read memory of the host or mix devices
+};
 
 struct KernelRequest {
   const Operator* op = nullptr;

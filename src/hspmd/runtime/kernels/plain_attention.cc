@@ -1,9 +1,9 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/amax.h>
+#include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/gt.h>
 #include <ATen/ops/log.h>
-#include <ATen/ops/logical_or.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ne.h>
@@ -66,7 +66,7 @@ class Hidden {
     at::Tensor hidden = block.rows(hidden_), later = block.rows(later_);
     at::ne_out(hidden, block.of(q_segment_), k_segment_.select(0, block.b));
     at::gt_out(later, k_position_.select(0, block.b), block.of(q_position_));
-    at::logical_or_out(hidden, hidden, later);
+    at::bitwise_or_out(hidden, hidden, later);
     return hidden;
   }
 

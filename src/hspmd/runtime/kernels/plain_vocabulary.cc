@@ -1,11 +1,11 @@
 #include <ATen/ops/amax.h>
+#include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/ge.h>
 #include <ATen/ops/index_put.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/log.h>
-#include <ATen/ops/logical_or.h>
 #include <ATen/ops/lt.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/sub.h>
@@ -37,7 +37,7 @@ class Found {
     rows.sub_(begin_);
     at::lt_out(elsewhere, rows, zero_);
     at::ge_out(later_, rows, size_);
-    at::logical_or_out(elsewhere, elsewhere, later_);
+    at::bitwise_or_out(elsewhere, elsewhere, later_);
     rows.masked_fill_(elsewhere, 0);
   }
 

@@ -38,7 +38,15 @@ class PlannedTensor {
   return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
 }
 [[nodiscard]] inline c10::Device device_of(Processor processor) {
-  return processor == Processor::kCuda ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+  switch (processor) {
+    case Processor::kCpu:
+      return c10::kCPU;
+    case Processor::kCuda:
+      return {c10::kCUDA, 0};
+    case Processor::kNone:
+      return c10::kMeta;
+  }
+  throw InternalError("[kernels] an unknown processor");
 }
 
 }  // namespace hspmd::kernels
