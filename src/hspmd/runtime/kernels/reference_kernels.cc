@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "hspmd/runtime/kernels/attention_shape.h"
 #include "hspmd/runtime/kernels/kernel_call.h"
 #include "hspmd/runtime/kernels/rope_angles.h"
 
@@ -247,17 +248,6 @@ std::unique_ptr<Kernel> rope(const KernelRequest& request) {
   });
 }
 
-struct AttentionShape {
-  std::int64_t b, s, t, k, g, d;
-  explicit AttentionShape(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)),
-        s(dim(r.operands[0], 1)),
-        t(dim(r.operands[1], 1)),
-        k(dim(r.operands[0], 2)),
-        g(dim(r.operands[0], 3)),
-        d(dim(r.operands[0], 4)) {}
-};
-
 // Calls visit(query row, key row, batch index, s, t) for every pair that sees; rows count vectors of d elements.
 template <typename Visit>
 void for_each_query(const AttentionShape& n, Visit visit) {
@@ -455,7 +445,12 @@ std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   return make_kernel([=](const Call& c) {
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
-    if (!std::isfinite(norm)) return;  // the run stops; the state stays what it was
+    if (!std::isfinite(norm)) {  // the run stops; the state stays what it was
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (c.results[i] != c.operands[i]) std::copy_n(c.in<T>(i), n, c.out<T>(i));
+      }
+      return;
+    }
     const T factor = static_cast<T>((clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0) / count);
     const T lr = c.in<T>(6)[0], c1 = c.in<T>(6)[1], c2 = c.in<T>(6)[2];
     for (std::int64_t i = 0; i < n; ++i) {
@@ -507,7 +502,9 @@ constexpr Entry kTable[] = {
 namespace hspmd {
 
 std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request) {
-  return kernels::make_from(kernels::kTable, "reference", request);
+  const kernels::Maker make = kernels::find_maker(kernels::kTable, request);
+  if (make == nullptr) invalid("[kernels] the reference backend must have a kernel of {}", request.op->name());
+  return make(request);
 }
 
 }  // namespace hspmd
