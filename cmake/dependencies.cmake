@@ -5,6 +5,12 @@ find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# UCX, seen by runtime/transport alone.
+add_library(hspmd_ucx INTERFACE)
+find_library(HSPMD_UCP ucp REQUIRED)
+find_library(HSPMD_UCS ucs REQUIRED)
+target_link_libraries(hspmd_ucx INTERFACE ${HSPMD_UCP} ${HSPMD_UCS})
+
 # libtorch and OpenBLAS, seen by runtime/kernels alone.
 if(HSPMD_ATEN)
   add_library(hspmd_aten INTERFACE)
