@@ -1,5 +1,5 @@
-// Binomial broadcast. Counted from the root, those that hold the data double in each step: in the step of distance d, the
-// ranks below d send to the rank d further on. With 6 ranks:
+// Binomial broadcast. Counted from the root, those that hold the data double in each step: in the step of distance d,
+// the ranks below d send to the rank d further on. With 6 ranks:
 //
 //   d = 1   0 -> 1
 //   d = 2   0 -> 2   1 -> 3

@@ -1,8 +1,8 @@
-// For tests and benches: ranks as real processes. They are forked before any UCX context is made, share a board on which
-// each publishes what the others need, and report by their exit code and a text.
+// For tests and benches: ranks as real processes. They are forked before any UCX context is made, share a board on
+// which each publishes what the others need, and report by their exit code and a text.
 //
-//   const auto outcomes = run_ranks(3, [](ChildRank& self) { self.publish(0, "hello"); require(self.fetch(0, 2) == "hello", "..."); });
-//   EXPECT_EQ(failures_of(outcomes), "");
+//   const auto outcomes = run_ranks(3, [](ChildRank& self) { self.publish(0, "hello"); require(self.fetch(0, 2) ==
+//   "hello", "..."); }); EXPECT_EQ(failures_of(outcomes), "");
 #pragma once
 
 #include <poll.h>
@@ -131,7 +131,8 @@ inline std::vector<ChildOutcome> run_ranks(int ranks, const std::function<void(C
     const auto at = static_cast<std::size_t>(rank);
     ChildOutcome& outcome = outcomes[at];
     outcome.rank = rank;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{reports[at], POLLIN, 0};
     if (poll(&ready, 1, static_cast<int>(std::max<long>(left.count(), 0))) == 0) {
       outcome.text = "did not end in time";
@@ -155,8 +156,10 @@ inline std::vector<ChildOutcome> run_ranks(int ranks, const std::function<void(C
 inline std::string failures_of(const std::vector<ChildOutcome>& outcomes) {
   std::string text;
   for (const ChildOutcome& outcome : outcomes) {
-    if (outcome.signal != 0) text += fmt::format("rank {}: killed by signal {}. {}\n", outcome.rank, outcome.signal, outcome.text);
-    else if (!outcome.text.empty()) text += fmt::format("rank {}: {}\n", outcome.rank, outcome.text);
+    if (outcome.signal != 0)
+      text += fmt::format("rank {}: killed by signal {}. {}\n", outcome.rank, outcome.signal, outcome.text);
+    else if (!outcome.text.empty())
+      text += fmt::format("rank {}: {}\n", outcome.rank, outcome.text);
   }
   return text;
 }

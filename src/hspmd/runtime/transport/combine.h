@@ -8,8 +8,8 @@
 
 namespace hspmd {
 
-// into = lower (+) upper, element by element; `into` may be either. Lower is the operand that comes first, which decides
-// the bits where a sum or a maximum meets what is not a number.
+// into = lower (+) upper, element by element; `into` may be either. Lower is the operand that comes first, which
+// decides the bits where a sum or a maximum meets what is not a number.
 template <typename T>
 void combine(Reduction reduction, std::span<const T> lower, std::span<const T> upper, std::span<T> into) {
   if (reduction == Reduction::kSum) {

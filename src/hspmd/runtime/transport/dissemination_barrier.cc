@@ -1,5 +1,5 @@
-// Dissemination barrier. In the step of distance d a rank tells the rank d further on, and hears from the rank d before;
-// after it, everybody has heard of the 2d ranks up to itself.
+// Dissemination barrier. In the step of distance d a rank tells the rank d further on, and hears from the rank d
+// before; after it, everybody has heard of the 2d ranks up to itself.
 //
 // Steps: log2 n, rounded up. Bytes sent by a rank: one a step.
 #include "hspmd/runtime/transport/message_collectives.h"

@@ -1,5 +1,5 @@
-// Envelope: bytes that one rank makes and another hands to UCX, which trusts them blindly. The envelope says what they are
-// and whose, and a checksum finds damage before UCX reads them. It guards against accidents, not against an enemy.
+// Envelope: bytes that one rank makes and another hands to UCX, which trusts them blindly. The envelope says what they
+// are and whose, and a checksum finds damage before UCX reads them. It guards against accidents, not against an enemy.
 //
 //   unseal(seal({Envelope::Kind::kAddress, 3, 0, bytes}), Envelope::Kind::kAddress, 3).payload == bytes
 //

@@ -54,11 +54,13 @@ std::vector<T> values_of(int place, std::size_t count) {
 }
 
 template <typename T>
-T reduced(int size, std::size_t i, Reduction reduction) {
-  T result = value_at<T>(0, i);
+std::vector<T> reduced(int size, std::size_t count, Reduction reduction) {
+  std::vector<T> result = values_of<T>(0, count);
   for (int place = 1; place < size; ++place) {
-    const T next = value_at<T>(place, i);
-    result = reduction == Reduction::kSum ? result + next : std::max(result, next);
+    for (std::size_t i = 0; i < count; ++i) {
+      const T next = value_at<T>(place, i);
+      result[i] = reduction == Reduction::kSum ? result[i] + next : std::max(result[i], next);
+    }
   }
   return result;
 }
@@ -66,21 +68,24 @@ T reduced(int size, std::size_t i, Reduction reduction) {
 // Uneven, some empty.
 std::vector<std::size_t> parts_of(int size, std::size_t scale, int turn) {
   std::vector<std::size_t> parts;
-  for (int p = 0; p < size; ++p) parts.push_back(static_cast<std::size_t>((p * 5 + turn * 3) % 4) * scale + (p == turn ? 1 : 0));
+  for (int p = 0; p < size; ++p)
+    parts.push_back(static_cast<std::size_t>((p * 5 + turn * 3) % 4) * scale + (p == turn ? 1 : 0));
   return parts;
 }
-std::size_t total(const std::vector<std::size_t>& parts) { return std::accumulate(parts.begin(), parts.end(), std::size_t{0}); }
+std::size_t total(const std::vector<std::size_t>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::size_t{0});
+}
 
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMax};
 
 template <typename T>
 void check_all_reduce(MessageGroup& group, std::size_t count) {
   for (const Reduction reduction : kReductions) {
+    const std::vector<T> expected = reduced<T>(group.size(), count, reduction);
     for (auto* all_reduce : {&ring_all_reduce<T>, &recursive_doubling_all_reduce<T>}) {
       std::vector<T> data = values_of<T>(group.me(), count);
       all_reduce(group, std::span<T>(data), reduction);
-      for (std::size_t i = 0; i < count; ++i)
-        require(data[i] == reduced<T>(group.size(), i, reduction), fmt::format("element {} of {}", i, count));
+      require(data == expected, fmt::format("{} elements must be reduced", count));
     }
   }
 }
@@ -92,15 +97,15 @@ void check_reduce_scatter_and_gather(MessageGroup& group, std::size_t scale, int
   const std::size_t begin = begin_of_part(parts, group.me());
   for (const Reduction reduction : kReductions) {
     const std::vector<T> data = values_of<T>(group.me(), total(parts));
+    const std::vector<T> expected = reduced<T>(group.size(), total(parts), reduction);
     std::vector<T> gathered(data.size(), T{-1});
     const std::span<T> mine = std::span<T>(gathered).subspan(begin, own);
     ring_reduce_scatter<T>(group, data, parts, mine, reduction);
-    for (std::size_t i = 0; i < own; ++i)
-      require(mine[i] == reduced<T>(group.size(), begin + i, reduction), "a part must be reduced");
+    require(std::equal(mine.begin(), mine.end(), expected.begin() + static_cast<long>(begin)),
+            "a part must be reduced");
     require(data == values_of<T>(group.me(), data.size()), "a reduce-scatter must leave its input alone");
     ring_all_gather<T>(group, parts, gathered);
-    for (std::size_t i = 0; i < data.size(); ++i)
-      require(gathered[i] == reduced<T>(group.size(), i, reduction), "all parts must be gathered");
+    require(gathered == expected, "all parts must be gathered");
   }
 }
 
@@ -134,8 +139,8 @@ void check_broadcast(MessageGroup& group, std::size_t count) {
 
 template <typename T>
 void check_all(MessageGroup& group) {
-  for (const std::size_t count : {0, 1, 3, 1000, 70001}) check_all_reduce<T>(group, count);
-  for (const std::size_t scale : {0, 1, 33, 20011}) {
+  for (const std::size_t count : {0, 1, 3, 1000, 30011}) check_all_reduce<T>(group, count);
+  for (const std::size_t scale : {0, 1, 33, 5003}) {
     for (int turn = 0; turn < 3; ++turn) {
       check_reduce_scatter_and_gather<T>(group, scale, turn);
       check_all_to_all<T>(group, scale, turn);
@@ -160,34 +165,35 @@ TEST_P(MessageCollectives, EqualPlainLoopsForEveryTypeAndSize) {
 
 // Fractions, infinities, zeros of both signs and what is not a number: every rank holds the same bits, every time.
 TEST_P(MessageCollectives, LeaveTheSameBitsOnAllRanks) {
-  EXPECT_EQ(failures_of(run_ranks(GetParam(),
-                                  [](ChildRank& self) {
-                                    constexpr std::size_t kCount = 5003;
-                                    Member member(self);
-                                    MessageGroup& group = member.group;
-                                    const auto fresh = [&] {
-                                      std::vector<float> data(kCount);
-                                      for (std::size_t i = 0; i < kCount; ++i) data[i] = fraction_at(group.me(), i);
-                                      data[0] = group.me() % 2 == 0 ? 0.0F : -0.0F;
-                                      data[1] = group.me() == 1 ? std::nanf("1") : 1.0F;
-                                      data[2] = group.me() == 2 ? std::numeric_limits<float>::infinity() : 2.0F;
-                                      return data;
-                                    };
-                                    for (const Reduction reduction : kReductions) {
-                                      for (auto* all_reduce : {&ring_all_reduce<float>, &recursive_doubling_all_reduce<float>}) {
-                                        std::vector<float> first = fresh();
-                                        std::vector<float> second = fresh();
-                                        all_reduce(group, std::span<float>(first), reduction);
-                                        all_reduce(group, std::span<float>(second), reduction);
-                                        std::vector<float> of_root = first;
-                                        binomial_broadcast<float>(group, of_root, 0);
-                                        const std::size_t bytes = kCount * sizeof(float);
-                                        require(std::memcmp(first.data(), second.data(), bytes) == 0, "a run must repeat");
-                                        require(std::memcmp(first.data(), of_root.data(), bytes) == 0, "all must agree");
-                                      }
-                                    }
-                                    dissemination_barrier(group);
-                                  })),
+  EXPECT_EQ(failures_of(run_ranks(
+                GetParam(),
+                [](ChildRank& self) {
+                  constexpr std::size_t kCount = 5003;
+                  Member member(self);
+                  MessageGroup& group = member.group;
+                  const auto fresh = [&] {
+                    std::vector<float> data(kCount);
+                    for (std::size_t i = 0; i < kCount; ++i) data[i] = fraction_at(group.me(), i);
+                    data[0] = group.me() % 2 == 0 ? 0.0F : -0.0F;
+                    data[1] = group.me() == 1 ? std::nanf("1") : 1.0F;
+                    data[2] = group.me() == 2 ? std::numeric_limits<float>::infinity() : 2.0F;
+                    return data;
+                  };
+                  for (const Reduction reduction : kReductions) {
+                    for (auto* all_reduce : {&ring_all_reduce<float>, &recursive_doubling_all_reduce<float>}) {
+                      std::vector<float> first = fresh();
+                      std::vector<float> second = fresh();
+                      all_reduce(group, std::span<float>(first), reduction);
+                      all_reduce(group, std::span<float>(second), reduction);
+                      std::vector<float> of_root = first;
+                      binomial_broadcast<float>(group, of_root, 0);
+                      const std::size_t bytes = kCount * sizeof(float);
+                      require(std::memcmp(first.data(), second.data(), bytes) == 0, "a run must repeat");
+                      require(std::memcmp(first.data(), of_root.data(), bytes) == 0, "all must agree");
+                    }
+                  }
+                  dissemination_barrier(group);
+                })),
             "");
 }
 
@@ -221,20 +227,21 @@ TEST(MessageCollectivesLarge, AreRightToo) {
 }
 
 TEST(MessageGroup, RefusesAGroupThatIsNone) {
-  EXPECT_EQ(failures_of(run_ranks(1,
-                                  [](ChildRank&) {
-                                    AbortFlag abort;
-                                    Messages messages({.interface = "lo", .rank = 1, .ranks = 4});
-                                    for (const std::vector<int>& ranks : std::vector<std::vector<int>>{{}, {0, 2}, {1, 2, 1}}) {
-                                      bool refused = false;
-                                      try {
-                                        const MessageGroup group(messages, ranks, 0, abort, duration<double>(1));
-                                      } catch (const InvalidArgument&) {
-                                        refused = true;
-                                      }
-                                      require(refused, fmt::format("a group of {} ranks must be refused", ranks.size()));
-                                    }
-                                  })),
+  EXPECT_EQ(failures_of(
+                run_ranks(1,
+                          [](ChildRank&) {
+                            AbortFlag abort;
+                            Messages messages({.interface = "lo", .rank = 1, .ranks = 4});
+                            for (const std::vector<int>& ranks : std::vector<std::vector<int>>{{}, {0, 2}, {1, 2, 1}}) {
+                              bool refused = false;
+                              try {
+                                const MessageGroup group(messages, ranks, 0, abort, duration<double>(1));
+                              } catch (const InvalidArgument&) {
+                                refused = true;
+                              }
+                              require(refused, fmt::format("a group of {} ranks must be refused", ranks.size()));
+                            }
+                          })),
             "");
 }
 

@@ -38,7 +38,9 @@ void MessageGroup::begin(const char* action) {
   tag_ = (tag_ & ~(kCollectives - 1)) | (begun_++ % kCollectives);
 }
 
-int MessageGroup::around(int steps) const { return ((me_ + steps) % size() + size()) % size(); }
+int MessageGroup::around(int steps) const {
+  return ((me_ + steps) % size() + size()) % size();
+}
 
 void MessageGroup::exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> in) {
   Messages::Ticket received;

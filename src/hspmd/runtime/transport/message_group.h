@@ -4,9 +4,9 @@
 //   MessageGroup group(messages, {0, 4, 8}, /*tag=*/7, abort, timeout);
 //   ring_all_reduce(group, std::span(gradients), Reduction::kSum);      all three call the same, in the same order
 //
-// Every collective has a tag of its own, so that ranks which disagree about the order of collectives wait in vain, or see
-// a wrong size, instead of mixing data. After a failure the Messages are closed, and both made anew. The Messages outlive
-// the group.
+// Every collective has a tag of its own, so that ranks which disagree about the order of collectives wait in vain, or
+// see a wrong size, instead of mixing data. After a failure the Messages are closed, and both made anew. The Messages
+// outlive the group.
 #pragma once
 
 #include <span>
@@ -59,8 +59,8 @@ class MessageGroup {
   Messages& messages_;
   std::vector<int> ranks_;
   int me_ = 0;
-  std::uint64_t tag_;         // 32 bits of the group, 16 of the collective
-  std::uint64_t begun_ = 0;   // collectives
+  std::uint64_t tag_;        // 32 bits of the group, 16 of the collective
+  std::uint64_t begun_ = 0;  // collectives
   const AbortFlag& abort_;
   std::chrono::duration<double> timeout_;
   WaitSite site_;

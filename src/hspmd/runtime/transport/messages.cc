@@ -20,9 +20,13 @@ Messages::Messages(const MessagesOptions& options) : engine_(std::make_unique<En
 
 Messages::~Messages() = default;
 
-int Messages::rank() const { return engine_->options.rank; }
+int Messages::rank() const {
+  return engine_->options.rank;
+}
 
-int Messages::ranks() const { return engine_->options.ranks; }
+int Messages::ranks() const {
+  return engine_->options.ranks;
+}
 
 std::string Messages::address() const {
   ucp_address_t* address = nullptr;
@@ -41,8 +45,8 @@ void Messages::connect(int peer, std::string_view address) {
   const Envelope envelope = unseal(address, Envelope::Kind::kAddress, peer);
 
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(envelope.payload.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.arg = &its;
@@ -116,7 +120,9 @@ Messages::Ticket Messages::iget(const Remote& memory, std::uint64_t offset, void
   return engine_->started(slot, ucp_get_nbx(from.endpoint, into, bytes, its.base + offset, its.key, &param));
 }
 
-bool Messages::done(Ticket ticket) { return engine_->poll(ticket, nullptr); }
+bool Messages::done(Ticket ticket) {
+  return engine_->poll(ticket, nullptr);
+}
 
 void Messages::wait(Ticket ticket, const WaitSite& site, const AbortFlag& abort,
                     std::chrono::duration<double> timeout) {
@@ -124,10 +130,16 @@ void Messages::wait(Ticket ticket, const WaitSite& site, const AbortFlag& abort,
   wait_until([&] { return engine_->poll(ticket, &site); }, abort, timeout, site, engine_->peer_of(ticket));
 }
 
-void Messages::progress() { ucp_worker_progress(engine_->worker); }
+void Messages::progress() {
+  ucp_worker_progress(engine_->worker);
+}
 
-void Messages::keep(std::vector<std::byte> memory) { engine_->kept.push_back(std::move(memory)); }
+void Messages::keep(std::vector<std::byte> memory) {
+  engine_->kept.push_back(std::move(memory));
+}
 
-void Messages::close() noexcept { engine_->close(); }
+void Messages::close() noexcept {
+  engine_->close();
+}
 
 }  // namespace hspmd

@@ -7,14 +7,13 @@
 //   auto ticket = messages.irecv(1, kTag, buffer, 4096);
 //   messages.wait(ticket, {0, "receive", "x", 4096}, abort, timeout);
 //
-// An object is used by one thread at a time. Nothing moves by itself: done, wait and progress make progress, also of what
-// peers read from here. Buffers belong to the operation until its ticket is done; after a failure, an abort or a time-out
-// they stay until close() has returned. In the steady state no memory is allocated here.
+// An object is used by one thread at a time. Nothing moves by itself: done, wait and progress make progress, also of
+// what peers read from here. Buffers belong to the operation until its ticket is done; after a failure, an abort or a
+// time-out they stay until close() has returned. In the steady state no memory is allocated here.
 //
 // Errors: InvalidArgument for what a caller got wrong (interface, address, rank, tag, bounds), RuntimeFailure for an
-// operation that failed, with rank, peer, bytes and UCX's word; the start of an operation never throws it, its wait does.
-// A dead peer fails the operations with it, no others.
-// docs/messages.md says what UCX is trusted with.
+// operation that failed, with rank, peer, bytes and UCX's word; the start of an operation never throws it, its wait
+// does. A dead peer fails the operations with it, no others. docs/messages.md says what UCX is trusted with.
 #pragma once
 
 #include <chrono>
@@ -84,9 +83,9 @@ class Messages {
   // Memory that an unfinished operation uses and its owner cannot keep: it is freed by close().
   void keep(std::vector<std::byte> memory);
 
-  // Ends all operations and frees everything; afterwards only the destructor may be called. Takes a few seconds at worst
-  // and never throws. What was sent and waited for still arrives, if no peer has failed; a rank that leaves before its
-  // peers have received fails what they wait for from it, so ranks meet in a barrier first.
+  // Ends all operations and frees everything; afterwards only the destructor may be called. Takes a few seconds at
+  // worst and never throws. What was sent and waited for still arrives, if no peer has failed; a rank that leaves
+  // before its peers have received fails what they wait for from it, so ranks meet in a barrier first.
   void close() noexcept;
 
  private:

@@ -44,6 +44,8 @@ ucp_context_h make_context(const MessagesOptions& options) {
   const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> held(config, ucp_config_release);
   set_option(config, "TLS", options.transports);
   set_option(config, "NET_DEVICES", options.interface);
+  for (const char* name : {"CONN_NB", "TCP_CONN_NB"})  // UCX 1.13 takes the first
+    set_option(config, name, "y");                     // else a host that does not answer holds connect for minutes
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
@@ -219,7 +221,8 @@ void Messages::Engine::flush() noexcept {
 
 void Messages::Engine::cancel_receives() noexcept {
   for (Slot& slot : slots_) {
-    if (slot.kind == Kind::kReceive && slot.request != nullptr && !slot.completed) ucp_request_cancel(worker, slot.request);
+    if (slot.kind == Kind::kReceive && slot.request != nullptr && !slot.completed)
+      ucp_request_cancel(worker, slot.request);
   }
 }
 

@@ -21,7 +21,9 @@ using std::chrono::duration;
 constexpr duration<double> kTimeout(20);
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-MessagesOptions over_lo(const ChildRank& self) { return {.interface = "lo", .rank = self.rank(), .ranks = self.ranks()}; }
+MessagesOptions over_lo(const ChildRank& self) {
+  return {.interface = "lo", .rank = self.rank(), .ranks = self.ranks()};
+}
 
 std::vector<int> all_ranks(const ChildRank& self) {
   std::vector<int> ranks(static_cast<std::size_t>(self.ranks()));
@@ -30,11 +32,14 @@ std::vector<int> all_ranks(const ChildRank& self) {
 }
 
 // A test in a process of its own, so that this one never holds a UCX context when it forks.
-void run_alone(const std::function<void(ChildRank&)>& body) { EXPECT_EQ(failures_of(run_ranks(1, body)), ""); }
+void run_alone(const std::function<void(ChildRank&)>& body) {
+  EXPECT_EQ(failures_of(run_ranks(1, body)), "");
+}
 
 std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((i * 131 + static_cast<std::size_t>(seed) * 7) % 251);
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>((i * 131 + static_cast<std::size_t>(seed) * 7) % 251);
   return data;
 }
 
@@ -162,36 +167,36 @@ TEST(Messages, AnyNumberOfRanksExchangeAnySize) {
 }
 
 TEST(Messages, TagsMayBeReceivedInAnyOrderAndEarlyMessagesWait) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    const std::vector<std::size_t> sizes{3, 0, 70001, 2 * kMiB, 5, 9000};
-                                    std::vector<std::vector<std::byte>> data;
-                                    End end(self);
-                                    std::vector<Messages::Ticket> tickets;
-                                    if (self.rank() == 0) {
-                                      for (std::size_t tag = 0; tag < sizes.size(); ++tag)
-                                        data.push_back(pattern(sizes[tag], static_cast<int>(tag)));
-                                      for (std::size_t tag = 0; tag < sizes.size(); ++tag)
-                                        tickets.push_back(end.messages.isend(1, tag, data[tag].data(), sizes[tag]));
-                                      const auto last = end.messages.isend(1, 99, nullptr, 0);
-                                      for (const auto ticket : tickets) end.wait(ticket);
-                                      end.wait(last);
-                                    } else {
-                                      end.wait(end.messages.irecv(0, 99, nullptr, 0));  // the others are here, unexpected
-                                      for (std::size_t tag = sizes.size(); tag-- > 0;) {
-                                        std::vector<std::byte> got(sizes[tag]);
-                                        end.receive(0, tag, got);
-                                        require(got == pattern(sizes[tag], static_cast<int>(tag)), "data must arrive");
-                                      }
-                                    }
-                                    const std::uint64_t highest = (std::uint64_t{1} << kMessageTagBits) - 1;
-                                    end.meet(highest);
-                                    require_text(failure_of<InvalidArgument>([&] {
-                                                   end.messages.isend(1 - self.rank(), highest + 1, nullptr, 0);
-                                                 }),
-                                                 "must be below 2^48");
-                                  })),
-            "");
+  EXPECT_EQ(
+      failures_of(run_ranks(2,
+                            [](ChildRank& self) {
+                              const std::vector<std::size_t> sizes{3, 0, 70001, 2 * kMiB, 5, 9000};
+                              std::vector<std::vector<std::byte>> data;
+                              End end(self);
+                              std::vector<Messages::Ticket> tickets;
+                              if (self.rank() == 0) {
+                                for (std::size_t tag = 0; tag < sizes.size(); ++tag)
+                                  data.push_back(pattern(sizes[tag], static_cast<int>(tag)));
+                                for (std::size_t tag = 0; tag < sizes.size(); ++tag)
+                                  tickets.push_back(end.messages.isend(1, tag, data[tag].data(), sizes[tag]));
+                                const auto last = end.messages.isend(1, 99, nullptr, 0);
+                                for (const auto ticket : tickets) end.wait(ticket);
+                                end.wait(last);
+                              } else {
+                                end.wait(end.messages.irecv(0, 99, nullptr, 0));  // the others are here, unexpected
+                                for (std::size_t tag = sizes.size(); tag-- > 0;) {
+                                  std::vector<std::byte> got(sizes[tag]);
+                                  end.receive(0, tag, got);
+                                  require(got == pattern(sizes[tag], static_cast<int>(tag)), "data must arrive");
+                                }
+                              }
+                              const std::uint64_t highest = (std::uint64_t{1} << kMessageTagBits) - 1;
+                              end.meet(highest);
+                              require_text(failure_of<InvalidArgument>(
+                                               [&] { end.messages.isend(1 - self.rank(), highest + 1, nullptr, 0); }),
+                                           "must be below 2^48");
+                            })),
+      "");
 }
 
 TEST(Messages, OfOneTagArriveInOrder) {
@@ -211,7 +216,8 @@ TEST(Messages, OfOneTagArriveInOrder) {
                                     for (const auto ticket : tickets) end.wait(ticket);
                                     for (int i = 0; i < kCount; ++i)
                                       require(values[static_cast<std::size_t>(i)] == i, "the order must stay");
-                                    for (const auto ticket : tickets) require(end.messages.done(ticket), "done stays done");
+                                    for (const auto ticket : tickets)
+                                      require(end.messages.done(ticket), "done stays done");
                                     end.meet();
                                   })),
             "");
@@ -247,9 +253,8 @@ TEST(Messages, OfAnotherSizeThanExpectedFailWithBothSizes) {
                                           require_text(longer, fmt::format("the message has {} bytes, its receiver "
                                                                            "expected {}",
                                                                            sent, expected));
-                                          const auto shorter = failure_of<RuntimeFailure>([&] {
-                                            end.wait(end.messages.irecv(0, tag, data.data(), sent));
-                                          });
+                                          const auto shorter = failure_of<RuntimeFailure>(
+                                              [&] { end.wait(end.messages.irecv(0, tag, data.data(), sent)); });
                                           require_text(shorter, fmt::format("the message has {} bytes, its receiver "
                                                                             "expected {}",
                                                                             expected, sent));
@@ -263,41 +268,39 @@ TEST(Messages, OfAnotherSizeThanExpectedFailWithBothSizes) {
 }
 
 TEST(Messages, AGetReadsInsideWhatWasExposedOnly) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    std::vector<std::byte> memory = pattern(3 * kMiB + 5, 40 + self.rank());
-                                    std::vector<std::byte> got(memory.size());
-                                    End end(self);
-                                    const int peer = 1 - self.rank();
-                                    self.publish(1, end.messages.expose(memory.data(), memory.size()));
-                                    const std::string description = self.fetch(1, peer);
-                                    const Messages::Remote remote = end.messages.import_memory(peer, description);
-                                    const std::vector<std::byte> theirs = pattern(memory.size(), 40 + peer);
+  EXPECT_EQ(failures_of(run_ranks(
+                2,
+                [](ChildRank& self) {
+                  std::vector<std::byte> memory = pattern(3 * kMiB + 5, 40 + self.rank());
+                  std::vector<std::byte> got(memory.size());
+                  End end(self);
+                  const int peer = 1 - self.rank();
+                  self.publish(1, end.messages.expose(memory.data(), memory.size()));
+                  const std::string description = self.fetch(1, peer);
+                  const Messages::Remote remote = end.messages.import_memory(peer, description);
+                  const std::vector<std::byte> theirs = pattern(memory.size(), 40 + peer);
 
-                                    for (const auto& [offset, bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
-                                             {0, 1}, {7, 4097}, {0, memory.size()}, {memory.size() - 1, 1}, {5, 0}}) {
-                                      got.assign(memory.size(), std::byte{0});
-                                      end.wait(end.messages.iget(remote, offset, got.data(), bytes));
-                                      require(std::equal(got.begin(), got.begin() + static_cast<long>(bytes),
-                                                         theirs.begin() + static_cast<long>(offset)),
-                                              fmt::format("{} bytes at {} must be read", bytes, offset));
-                                    }
-                                    const auto read = [&](std::uint64_t offset, std::size_t bytes) {
-                                      return failure_of<InvalidArgument>(
-                                          [&] { end.messages.iget(remote, offset, got.data(), bytes); });
-                                    };
-                                    require_text(read(memory.size(), 1), "must lie in the 3145733 bytes");
-                                    require_text(read(0, memory.size() + 1), "must lie in");
-                                    require_text(read(~std::uint64_t{0}, 2), "must lie in");
-                                    require_text(read(1, ~std::size_t{0}), "must lie in");
-                                    std::string damaged = description;
-                                    damaged.back() = static_cast<char>(damaged.back() + 1);
-                                    require_text(failure_of<InvalidArgument>([&] {
-                                                   (void)end.messages.import_memory(peer, damaged);
-                                                 }),
-                                                 "checksum");
-                                    end.meet();
-                                  })),
+                  for (const auto& [offset, bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
+                           {0, 1}, {7, 4097}, {0, memory.size()}, {memory.size() - 1, 1}, {5, 0}}) {
+                    got.assign(memory.size(), std::byte{0});
+                    end.wait(end.messages.iget(remote, offset, got.data(), bytes));
+                    require(std::equal(got.begin(), got.begin() + static_cast<long>(bytes),
+                                       theirs.begin() + static_cast<long>(offset)),
+                            fmt::format("{} bytes at {} must be read", bytes, offset));
+                  }
+                  const auto read = [&](std::uint64_t offset, std::size_t bytes) {
+                    return failure_of<InvalidArgument>([&] { end.messages.iget(remote, offset, got.data(), bytes); });
+                  };
+                  require_text(read(memory.size(), 1), "must lie in the 3145733 bytes");
+                  require_text(read(0, memory.size() + 1), "must lie in");
+                  require_text(read(~std::uint64_t{0}, 2), "must lie in");
+                  require_text(read(1, ~std::size_t{0}), "must lie in");
+                  std::string damaged = description;
+                  damaged.back() = static_cast<char>(damaged.back() + 1);
+                  require_text(failure_of<InvalidArgument>([&] { (void)end.messages.import_memory(peer, damaged); }),
+                               "checksum");
+                  end.meet();
+                })),
             "");
 }
 
@@ -332,8 +335,8 @@ TEST(Messages, AWaitEndsByTimeOutAndByAbort) {
                                     require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2),
                                             "an abort must end a wait soon");
                                     self.publish(1, "aborted");
- static_cast<void>(self.fetch(1, peer));
-end.messages.close();
+                                    static_cast<void>(self.fetch(1, peer));
+                                    end.messages.close();
                                   })),
             "");
 }
@@ -357,20 +360,24 @@ TEST(Messages, SurvivorsOfAKilledPeerFailInTimeAndGoOn) {
             if (death == Death::kSending) end.messages.isend(peer, 7, out.data(), out.size());
             if (death == Death::kReceiving) end.messages.irecv(peer, 7, in.data(), in.size());
           }
-          for (int i = 0; i < 300; ++i) end.messages.progress();
+          for (int i = 0; i < 100; ++i) end.messages.progress();
           kill(getpid(), SIGKILL);
         }
-        const auto ticket = death == Death::kReceiving ? end.messages.isend(kVictim, 7, out.data(), out.size())
-                            : death == Death::kRead
-                                ? end.messages.iget(end.messages.import_memory(kVictim, self.fetch(1, kVictim)), 0,
-                                                    in.data(), in.size())
-                                : end.messages.irecv(kVictim, 7, in.data(), in.size());
+        const auto remote = end.messages.import_memory(kVictim, self.fetch(1, kVictim));
+        const auto operation = [&] {
+          if (death == Death::kReceiving) return end.messages.isend(kVictim, 7, out.data(), out.size());
+          if (death == Death::kRead) return end.messages.iget(remote, 0, in.data(), in.size());
+          return end.messages.irecv(kVictim, 7, in.data(), in.size());
+        };
+        const auto fails = [&](const std::function<Messages::Ticket()>& begin) {
+          return failure_of<RuntimeFailure>([&] {
+            while (true) end.wait(begin());  // one may still succeed
+          });
+        };
         start = std::chrono::steady_clock::now();
-        require_text(failure_of<RuntimeFailure>([&] { end.wait(ticket); }), "peer 2");
-        require_text(failure_of<RuntimeFailure>([&] {
-                       while (true) end.wait(end.messages.isend(kVictim, 8, out.data(), 1));
-                     }),
-                     "peer 2");
+        require_text(fails(operation), "peer 2");
+        require_text(fails([&] { return end.messages.isend(kVictim, 8, out.data(), 1); }), "peer 2");
+        require_text(fails([&] { return end.messages.irecv(kVictim, 8, in.data(), 1); }), "peer 2");
         end.messages.close();
       }
       require(std::chrono::steady_clock::now() - start < std::chrono::seconds(3), "survivors must be quick");
@@ -458,9 +465,8 @@ TEST(Messages, TravelBetweenHosts) {
                                     hosts.enter(self.rank());
                                     const std::string interface = fmt::format("hspmd{}", self.rank());
                                     for (int i = 0; i < 200 && network_interfaces("tcp").size() < 2; ++i) usleep(10000);
-                                    require_text(failure_of<InvalidArgument>([&] {
-                                                   const Messages messages({.interface = "eth0"});
-                                                 }),
+                                    require_text(failure_of<InvalidArgument>(
+                                                     [&] { const Messages messages({.interface = "eth0"}); }),
                                                  interface);
                                     AbortFlag abort;
                                     Messages messages({.interface = interface, .rank = self.rank(), .ranks = 2});
@@ -474,6 +480,36 @@ TEST(Messages, TravelBetweenHosts) {
                                     require(in == pattern(out.size(), peer), "data must travel between hosts");
                                   })),
             "");
+}
+
+// As when a host loses power: nothing answers, nothing refuses.
+TEST(Messages, AHostThatDoesNotAnswerEndsAWaitByTimeOut) {
+  const TwoHosts hosts;
+  if (!hosts.ok()) GTEST_SKIP() << "network namespaces cannot be made here";
+
+  const auto body = [&](ChildRank& self) {
+    std::byte byte{};
+    hosts.enter(self.rank());
+    const std::string interface = fmt::format("hspmd{}", self.rank());
+    for (int i = 0; i < 200 && network_interfaces("tcp").size() < 2; ++i) usleep(10000);
+    AbortFlag abort;
+    Messages messages({.interface = interface, .rank = self.rank(), .ranks = 2});
+    self.publish(0, messages.address());
+    const std::string address = self.fetch(0, 1 - self.rank());
+    if (self.rank() == 1) return static_cast<void>(self.fetch(1, 0));
+    require(std::system("ip neigh replace 10.77.0.2 lladdr 02:00:00:00:00:01 dev hspmd0") == 0, "no false neighbour");
+    const auto start = std::chrono::steady_clock::now();
+    messages.connect(1, address);
+    require_text(failure_of<RuntimeFailure>([&] {
+                   messages.wait(messages.irecv(1, 1, &byte, 1), {0, "receive"}, abort, duration<double>(0.3));
+                 }),
+                 "timed out after 0.3 s");
+    messages.close();
+    require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2), "a silent host must not hold a rank");
+    self.publish(1, "over");
+  };
+
+  EXPECT_EQ(failures_of(run_ranks(2, body)), "");
 }
 
 }  // namespace

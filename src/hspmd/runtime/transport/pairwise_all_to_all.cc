@@ -1,5 +1,5 @@
-// Pairwise all-to-all. In step s a rank sends to the rank s further on and receives from the rank s before, so that nobody
-// is sent to by two ranks at once.
+// Pairwise all-to-all. In step s a rank sends to the rank s further on and receives from the rank s before, so that
+// nobody is sent to by two ranks at once.
 //
 // Steps: n-1, less those whose parts are empty. Bytes sent by a rank: all its parts but its own.
 #include <algorithm>

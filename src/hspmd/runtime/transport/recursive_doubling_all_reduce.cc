@@ -1,7 +1,7 @@
-// Recursive doubling all-reduce. Blocks of ranks that hold one sum double in each step: a rank swaps its sum with the rank
-// at the same place of the neighbouring block. Both compute lower block + upper block, in this order, so that by induction
-// all ranks of a block hold the same bits. With n not a power of two, n = p + r, the first 2r ranks go in pairs: the odd
-// one gives its data to the even one before, and gets the result after. With 6 ranks (p = 4, r = 2):
+// Recursive doubling all-reduce. Blocks of ranks that hold one sum double in each step: a rank swaps its sum with the
+// rank at the same place of the neighbouring block. Both compute lower block + upper block, in this order, so that by
+// induction all ranks of a block hold the same bits. With n not a power of two, n = p + r, the first 2r ranks go in
+// pairs: the odd one gives its data to the even one before, and gets the result after. With 6 ranks (p = 4, r = 2):
 //
 //   fold     1 -> 0   3 -> 2
 //   step 0   (0,2)    (4,5)

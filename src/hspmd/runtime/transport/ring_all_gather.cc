@@ -1,4 +1,5 @@
-// Ring all-gather. Each part travels once round the ring; a rank passes on what it got in the step before. With 3 ranks:
+// Ring all-gather. Each part travels once round the ring; a rank passes on what it got in the step before. With 3
+// ranks:
 //
 //            rank 0          rank 1          rank 2
 //   step 0   sends part 0    sends part 1    sends part 2
@@ -12,9 +13,9 @@ namespace hspmd {
 
 template <typename T>
 void ring_all_gather(MessageGroup& group, std::span<const std::size_t> parts, std::span<T> data) {
-  check_internal(parts.size() == static_cast<std::size_t>(group.size()) &&
-                     begin_of_part(parts, group.size()) == data.size(),
-                 "an all-gather has a part for each rank");
+  check_internal(
+      parts.size() == static_cast<std::size_t>(group.size()) && begin_of_part(parts, group.size()) == data.size(),
+      "an all-gather has a part for each rank");
   group.begin("ring all-gather");
   const auto part = [&](int p) { return data.subspan(begin_of_part(parts, p), parts[static_cast<std::size_t>(p)]); };
 

@@ -1,5 +1,5 @@
-// Ring all-reduce: a ring reduce-scatter of even parts, then a ring all-gather of the sums. One rank alone computes each
-// part, so all hold the same bits.
+// Ring all-reduce: a ring reduce-scatter of even parts, then a ring all-gather of the sums. One rank alone computes
+// each part, so all hold the same bits.
 //
 // Steps: 2(n-1). Bytes sent by a rank: 2B(n-1)/n, the least there can be.
 #include "hspmd/runtime/transport/message_collectives.h"

@@ -1,5 +1,5 @@
-// Ring reduce-scatter. Part p starts at rank p+1 and travels once round the ring; each rank adds its own data to what has
-// arrived, and p, the last, keeps the sum. With 3 ranks:
+// Ring reduce-scatter. Part p starts at rank p+1 and travels once round the ring; each rank adds its own data to what
+// has arrived, and p, the last, keeps the sum. With 3 ranks:
 //
 //            rank 0              rank 1              rank 2
 //   step 0   sends part 2        sends part 0        sends part 1
