@@ -39,7 +39,9 @@ double microseconds(MessageGroup& group, int calls, Call call) {
   return quantile(rounds, 0.5);
 }
 
-int calls_for(std::size_t bytes) { return bytes <= 65536 ? 500 : bytes <= (4U << 20) ? 20 : 2; }
+int calls_for(std::size_t bytes) {
+  return bytes <= 65536 ? 500 : bytes <= (4U << 20) ? 20 : 2;
+}
 
 void pair(ChildRank& self, const std::string& interface) {
   std::vector<std::byte> data(std::size_t{64} << 20);
@@ -50,7 +52,8 @@ void pair(ChildRank& self, const std::string& interface) {
   self.publish(1, exposed);
   const auto remote = messages.import_memory(peer, self.fetch(1, peer));
   if (self.rank() == 0) fmt::print("two processes         half a round trip, us    MB/s      get, us\n");
-  for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, std::size_t{65536}, std::size_t{1} << 20, data.size()}) {
+  for (const std::size_t bytes :
+       {std::size_t{8}, std::size_t{4096}, std::size_t{65536}, std::size_t{1} << 20, data.size()}) {
     const double trip = microseconds(member.group, calls_for(bytes), [&] {
       if (self.rank() == 0) member.wait(messages.isend(1, 1, data.data(), bytes));
       member.wait(messages.irecv(peer, 1, data.data(), bytes));
@@ -61,7 +64,8 @@ void pair(ChildRank& self, const std::string& interface) {
       dissemination_barrier(member.group);
     });
     if (self.rank() == 0)
-      fmt::print("{:>12} bytes {:>20.1f} {:>17.0f} {:>10.1f}\n", bytes, trip / 2, static_cast<double>(bytes) / (trip / 2), get);
+      fmt::print("{:>12} bytes {:>20.1f} {:>17.0f} {:>10.1f}\n", bytes, trip / 2,
+                 static_cast<double>(bytes) / (trip / 2), get);
   }
 }
 
@@ -71,11 +75,11 @@ void all(ChildRank& self, const std::string& interface) {
   for (int r = 0; r < self.ranks(); ++r) ranks.push_back(r);
   Member member(self, interface, ranks);
   if (self.rank() == 0) fmt::print("{} processes           all-reduce: ring, us    doubling, us\n", self.ranks());
-  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{65536}, std::size_t{1} << 20, std::size_t{4} << 20, data.size() * 4}) {
+  for (const std::size_t bytes :
+       {std::size_t{4096}, std::size_t{65536}, std::size_t{1} << 20, std::size_t{4} << 20, data.size() * 4}) {
     const auto part = std::span(data).first(bytes / 4);
-    const double ring = microseconds(member.group, std::max(2, calls_for(bytes) / 5), [&] {
-      ring_all_reduce<float>(member.group, part, Reduction::kMax);
-    });
+    const double ring = microseconds(member.group, std::max(2, calls_for(bytes) / 5),
+                                     [&] { ring_all_reduce<float>(member.group, part, Reduction::kMax); });
     const double doubling = microseconds(member.group, std::max(2, calls_for(bytes) / 5), [&] {
       recursive_doubling_all_reduce<float>(member.group, part, Reduction::kMax);
     });
@@ -88,10 +92,13 @@ void all(ChildRank& self, const std::string& interface) {
 int main_of(const std::string& interface) {
   std::string failures;
   const auto run = [&](int ranks, void (*body)(ChildRank&, const std::string&)) {
-    failures += failures_of(run_ranks(ranks, [&](ChildRank& self) {
-      body(self, interface);
-      std::fflush(stdout);
-    }, std::chrono::seconds(120)));
+    failures += failures_of(run_ranks(
+        ranks,
+        [&](ChildRank& self) {
+          body(self, interface);
+          std::fflush(stdout);
+        },
+        std::chrono::seconds(120)));
   };
   run(2, pair);
   run(2, all);
@@ -103,4 +110,6 @@ int main_of(const std::string& interface) {
 }  // namespace
 }  // namespace hspmd::bench
 
-int main(int argc, char** argv) { return hspmd::bench::main_of(argc > 1 ? argv[1] : "lo"); }
+int main(int argc, char** argv) {
+  return hspmd::bench::main_of(argc > 1 ? argv[1] : "lo");
+}

@@ -56,10 +56,14 @@ class ChildRank {
     note.bytes.store(text.size(), std::memory_order_release);
   }
 
+  [[nodiscard]] bool published(int key, int rank) const {
+    return board_->notes[key][rank].bytes.load(std::memory_order_acquire) != 0;
+  }
+
   [[nodiscard]] std::string fetch(int key, int rank) const {
     const BoardNote& note = board_->notes[key][rank];
     const auto start = std::chrono::steady_clock::now();
-    while (note.bytes.load(std::memory_order_acquire) == 0) {
+    while (!published(key, rank)) {
       sched_yield();
       require(std::chrono::steady_clock::now() - start < std::chrono::seconds(20), "a note did not come in 20 s");
     }

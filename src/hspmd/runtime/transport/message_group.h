@@ -18,8 +18,8 @@ namespace hspmd {
 
 class MessageGroup {
  public:
-  // The tag tells groups with common ranks apart. Throws InvalidArgument unless the ranks are distinct, the own rank is
-  // one of them and the tag is below 2^32.
+  // The tag tells groups with common ranks apart; a group's messages have the Messages' tags [tag * 2^16, (tag + 1) *
+  // 2^16). Throws InvalidArgument unless the ranks are distinct, the own rank is one of them and the tag is below 2^32.
   MessageGroup(Messages& messages, std::vector<int> ranks, std::uint32_t tag, const AbortFlag& abort,
                std::chrono::duration<double> timeout);
   ~MessageGroup();

@@ -18,6 +18,10 @@ namespace {
 
 using std::chrono::duration;
 
+void with_ranks(int ranks, const std::function<void(ChildRank&)>& body) {
+  EXPECT_EQ(failures_of(run_ranks(ranks, body)), "") << ranks << " ranks";
+}
+
 constexpr duration<double> kTimeout(20);
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -29,11 +33,6 @@ std::vector<int> all_ranks(const ChildRank& self) {
   std::vector<int> ranks(static_cast<std::size_t>(self.ranks()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
-}
-
-// A test in a process of its own, so that this one never holds a UCX context when it forks.
-void run_alone(const std::function<void(ChildRank&)>& body) {
-  EXPECT_EQ(failures_of(run_ranks(1, body)), "");
 }
 
 std::vector<std::byte> pattern(std::size_t bytes, int seed) {
@@ -109,7 +108,7 @@ TEST(NetworkInterfaces, HoldsTheLoopbackForTcpOnly) {
 }
 
 TEST(Messages, RefusesWhatItCannotUse) {
-  run_alone([](ChildRank&) {
+  with_ranks(1, [](ChildRank&) {
     const auto made = [](MessagesOptions options) {
       return failure_of<InvalidArgument>([&] { const Messages messages(options); });
     };
@@ -136,209 +135,178 @@ TEST(Messages, RefusesWhatItCannotUse) {
 
 TEST(Messages, AnyNumberOfRanksExchangeAnySize) {
   for (const int ranks : {2, 3, 4, 7, 8}) {
-    EXPECT_EQ(failures_of(run_ranks(ranks,
-                                    [](ChildRank& self) {
-                                      std::vector<std::vector<std::byte>> from(static_cast<std::size_t>(self.ranks()));
-                                      std::vector<std::byte> mine;
-                                      End end(self);
-                                      for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097},
-                                                                      std::size_t{100003}, kMiB}) {
-                                        mine = pattern(bytes, self.rank());
-                                        std::vector<Messages::Ticket> tickets;
-                                        for (int peer = 0; peer < self.ranks(); ++peer) {
-                                          if (peer == self.rank()) continue;
-                                          auto& data = from[static_cast<std::size_t>(peer)];
-                                          data.assign(bytes, std::byte{0});
-                                          tickets.push_back(end.messages.irecv(peer, bytes, data.data(), bytes));
-                                          tickets.push_back(end.messages.isend(peer, bytes, mine.data(), bytes));
-                                        }
-                                        for (const Messages::Ticket ticket : tickets) end.wait(ticket);
-                                        for (int peer = 0; peer < self.ranks(); ++peer) {
-                                          if (peer != self.rank())
-                                            require(from[static_cast<std::size_t>(peer)] == pattern(bytes, peer),
-                                                    fmt::format("{} bytes of rank {} must arrive", bytes, peer));
-                                        }
-                                      }
-                                      end.meet();
-                                    })),
-              "")
-        << ranks;
+    with_ranks(ranks, [](ChildRank& self) {
+      std::vector<std::vector<std::byte>> from(static_cast<std::size_t>(self.ranks()));
+      std::vector<std::byte> mine;
+      End end(self);
+      for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{100003}, kMiB}) {
+        mine = pattern(bytes, self.rank());
+        std::vector<Messages::Ticket> tickets;
+        for (int peer = 0; peer < self.ranks(); ++peer) {
+          if (peer == self.rank()) continue;
+          auto& data = from[static_cast<std::size_t>(peer)];
+          data.assign(bytes, std::byte{0});
+          tickets.push_back(end.messages.irecv(peer, bytes, data.data(), bytes));
+          tickets.push_back(end.messages.isend(peer, bytes, mine.data(), bytes));
+        }
+        for (const Messages::Ticket ticket : tickets) end.wait(ticket);
+        for (int peer = 0; peer < self.ranks(); ++peer) {
+          if (peer != self.rank())
+            require(from[static_cast<std::size_t>(peer)] == pattern(bytes, peer),
+                    fmt::format("{} bytes of rank {} must arrive", bytes, peer));
+        }
+      }
+      end.meet();
+    });
   }
 }
 
 TEST(Messages, TagsMayBeReceivedInAnyOrderAndEarlyMessagesWait) {
-  EXPECT_EQ(
-      failures_of(run_ranks(2,
-                            [](ChildRank& self) {
-                              const std::vector<std::size_t> sizes{3, 0, 70001, 2 * kMiB, 5, 9000};
-                              std::vector<std::vector<std::byte>> data;
-                              End end(self);
-                              std::vector<Messages::Ticket> tickets;
-                              if (self.rank() == 0) {
-                                for (std::size_t tag = 0; tag < sizes.size(); ++tag)
-                                  data.push_back(pattern(sizes[tag], static_cast<int>(tag)));
-                                for (std::size_t tag = 0; tag < sizes.size(); ++tag)
-                                  tickets.push_back(end.messages.isend(1, tag, data[tag].data(), sizes[tag]));
-                                const auto last = end.messages.isend(1, 99, nullptr, 0);
-                                for (const auto ticket : tickets) end.wait(ticket);
-                                end.wait(last);
-                              } else {
-                                end.wait(end.messages.irecv(0, 99, nullptr, 0));  // the others are here, unexpected
-                                for (std::size_t tag = sizes.size(); tag-- > 0;) {
-                                  std::vector<std::byte> got(sizes[tag]);
-                                  end.receive(0, tag, got);
-                                  require(got == pattern(sizes[tag], static_cast<int>(tag)), "data must arrive");
-                                }
-                              }
-                              const std::uint64_t highest = (std::uint64_t{1} << kMessageTagBits) - 1;
-                              end.meet(highest);
-                              require_text(failure_of<InvalidArgument>(
-                                               [&] { end.messages.isend(1 - self.rank(), highest + 1, nullptr, 0); }),
-                                           "must be below 2^48");
-                            })),
-      "");
+  with_ranks(2, [](ChildRank& self) {
+    const std::vector<std::size_t> sizes{3, 0, 70001, 2 * kMiB, 5, 9000};
+    std::vector<std::vector<std::byte>> data;
+    End end(self);
+    std::vector<Messages::Ticket> tickets;
+    if (self.rank() == 0) {
+      for (std::size_t tag = 0; tag < sizes.size(); ++tag) data.push_back(pattern(sizes[tag], static_cast<int>(tag)));
+      for (std::size_t tag = 0; tag < sizes.size(); ++tag)
+        tickets.push_back(end.messages.isend(1, tag, data[tag].data(), sizes[tag]));
+      const auto last = end.messages.isend(1, 99, nullptr, 0);
+      for (const auto ticket : tickets) end.wait(ticket);
+      end.wait(last);
+    } else {
+      end.wait(end.messages.irecv(0, 99, nullptr, 0));  // the others are here, unexpected
+      for (std::size_t tag = sizes.size(); tag-- > 0;) {
+        std::vector<std::byte> got(sizes[tag]);
+        end.receive(0, tag, got);
+        require(got == pattern(sizes[tag], static_cast<int>(tag)), "data must arrive");
+      }
+    }
+    const std::uint64_t highest = (std::uint64_t{1} << kMessageTagBits) - 1;
+    end.meet(highest);
+    require_text(failure_of<InvalidArgument>([&] { end.messages.isend(1 - self.rank(), highest + 1, nullptr, 0); }),
+                 "must be below 2^48");
+  });
 }
 
 TEST(Messages, OfOneTagArriveInOrder) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    constexpr int kCount = 2000;
-                                    std::vector<int> values(kCount);
-                                    End end(self);
-                                    std::vector<Messages::Ticket> tickets;
-                                    for (int i = 0; i < kCount; ++i) {
-                                      int& value = values[static_cast<std::size_t>(i)];
-                                      if (self.rank() == 0) value = i;
-                                      tickets.push_back(self.rank() == 0
-                                                            ? end.messages.isend(1, 5, &value, sizeof value)
-                                                            : end.messages.irecv(0, 5, &value, sizeof value));
-                                    }
-                                    for (const auto ticket : tickets) end.wait(ticket);
-                                    for (int i = 0; i < kCount; ++i)
-                                      require(values[static_cast<std::size_t>(i)] == i, "the order must stay");
-                                    for (const auto ticket : tickets)
-                                      require(end.messages.done(ticket), "done stays done");
-                                    end.meet();
-                                  })),
-            "");
+  with_ranks(2, [](ChildRank& self) {
+    constexpr int kCount = 2000;
+    std::vector<int> values(kCount);
+    End end(self);
+    std::vector<Messages::Ticket> tickets;
+    for (int i = 0; i < kCount; ++i) {
+      int& value = values[static_cast<std::size_t>(i)];
+      if (self.rank() == 0) value = i;
+      tickets.push_back(self.rank() == 0 ? end.messages.isend(1, 5, &value, sizeof value)
+                                         : end.messages.irecv(0, 5, &value, sizeof value));
+    }
+    for (const auto ticket : tickets) end.wait(ticket);
+    for (int i = 0; i < kCount; ++i) require(values[static_cast<std::size_t>(i)] == i, "the order must stay");
+    for (const auto ticket : tickets) require(end.messages.done(ticket), "done stays done");
+    end.meet();
+  });
 }
 
 TEST(Messages, OfAnotherSizeThanExpectedFailWithBothSizes) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    std::vector<std::byte> data = pattern(2 * kMiB, 1);
-                                    End end(self);
-                                    std::uint64_t tag = 0;
-                                    for (const std::size_t sent : {std::size_t{100}, std::size_t{20000}, 2 * kMiB}) {
-                                      for (const std::size_t expected : {sent / 2, sent - 1, std::size_t{0}}) {
-                                        for (const bool early : {true, false}) {
-                                          ++tag;
-                                          if (self.rank() == 0) {
-                                            if (!early) end.meet(tag + 1000);
-                                            end.wait(end.messages.isend(1, tag, data.data(), sent));
-                                            if (early) end.meet(tag + 1000);
-                                            end.wait(end.messages.isend(1, tag, data.data(), expected));
-                                            continue;
-                                          }
-                                          if (early && sent < kMiB) end.meet(tag + 1000);
-                                          const auto receive = [&](std::size_t bytes) {
-                                            return failure_of<RuntimeFailure>([&] {
-                                              const auto ticket = end.messages.irecv(0, tag, data.data(), bytes);
-                                              if (!early) end.meet(tag + 1000);
-                                              end.wait(ticket);
-                                            });
-                                          };
-                                          const std::string longer = receive(expected);
-                                          if (early && sent >= kMiB) end.meet(tag + 1000);
-                                          require_text(longer, fmt::format("the message has {} bytes, its receiver "
-                                                                           "expected {}",
-                                                                           sent, expected));
-                                          const auto shorter = failure_of<RuntimeFailure>(
-                                              [&] { end.wait(end.messages.irecv(0, tag, data.data(), sent)); });
-                                          require_text(shorter, fmt::format("the message has {} bytes, its receiver "
-                                                                            "expected {}",
-                                                                            expected, sent));
-                                          require_text(shorter, "peer 0");
-                                        }
-                                      }
-                                    }
-                                    end.meet();
-                                  })),
-            "");
+  with_ranks(2, [](ChildRank& self) {
+    std::vector<std::byte> data = pattern(2 * kMiB, 1);
+    End end(self);
+    std::uint64_t tag = 0;
+    for (const std::size_t sent : {std::size_t{100}, std::size_t{20000}, 2 * kMiB}) {
+      for (const std::size_t expected : {sent / 2, sent - 1, std::size_t{0}}) {
+        for (const bool early : {true, false}) {
+          ++tag;
+          const std::uint64_t mark = tag + 1000;
+          if (self.rank() == 0) {
+            if (!early) end.meet(mark);
+            const auto first = end.messages.isend(1, tag, data.data(), sent);
+            if (early) end.meet(mark);
+            end.wait(first);
+            end.wait(end.messages.isend(1, tag, data.data(), expected));
+            continue;
+          }
+          if (early) end.meet(mark);
+          const auto longer = failure_of<RuntimeFailure>([&] {
+            const auto ticket = end.messages.irecv(0, tag, data.data(), expected);
+            if (!early) end.meet(mark);
+            end.wait(ticket);
+          });
+          const auto shorter =
+              failure_of<RuntimeFailure>([&] { end.wait(end.messages.irecv(0, tag, data.data(), sent)); });
+          require_text(longer, fmt::format("the message has {} bytes, its receiver expected {}", sent, expected));
+          require_text(shorter, fmt::format("the message has {} bytes, its receiver expected {}", expected, sent));
+          require_text(shorter, "peer 0");
+        }
+      }
+    }
+    end.meet();
+  });
 }
 
 TEST(Messages, AGetReadsInsideWhatWasExposedOnly) {
-  EXPECT_EQ(failures_of(run_ranks(
-                2,
-                [](ChildRank& self) {
-                  std::vector<std::byte> memory = pattern(3 * kMiB + 5, 40 + self.rank());
-                  std::vector<std::byte> got(memory.size());
-                  End end(self);
-                  const int peer = 1 - self.rank();
-                  self.publish(1, end.messages.expose(memory.data(), memory.size()));
-                  const std::string description = self.fetch(1, peer);
-                  const Messages::Remote remote = end.messages.import_memory(peer, description);
-                  const std::vector<std::byte> theirs = pattern(memory.size(), 40 + peer);
+  with_ranks(2, [](ChildRank& self) {
+    std::vector<std::byte> memory = pattern(3 * kMiB + 5, 40 + self.rank());
+    std::vector<std::byte> got(memory.size());
+    End end(self);
+    const int peer = 1 - self.rank();
+    self.publish(1, end.messages.expose(memory.data(), memory.size()));
+    const std::string description = self.fetch(1, peer);
+    const Messages::Remote remote = end.messages.import_memory(peer, description);
+    const std::vector<std::byte> theirs = pattern(memory.size(), 40 + peer);
 
-                  for (const auto& [offset, bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
-                           {0, 1}, {7, 4097}, {0, memory.size()}, {memory.size() - 1, 1}, {5, 0}}) {
-                    got.assign(memory.size(), std::byte{0});
-                    end.wait(end.messages.iget(remote, offset, got.data(), bytes));
-                    require(std::equal(got.begin(), got.begin() + static_cast<long>(bytes),
-                                       theirs.begin() + static_cast<long>(offset)),
-                            fmt::format("{} bytes at {} must be read", bytes, offset));
-                  }
-                  const auto read = [&](std::uint64_t offset, std::size_t bytes) {
-                    return failure_of<InvalidArgument>([&] { end.messages.iget(remote, offset, got.data(), bytes); });
-                  };
-                  require_text(read(memory.size(), 1), "must lie in the 3145733 bytes");
-                  require_text(read(0, memory.size() + 1), "must lie in");
-                  require_text(read(~std::uint64_t{0}, 2), "must lie in");
-                  require_text(read(1, ~std::size_t{0}), "must lie in");
-                  std::string damaged = description;
-                  damaged.back() = static_cast<char>(damaged.back() + 1);
-                  require_text(failure_of<InvalidArgument>([&] { (void)end.messages.import_memory(peer, damaged); }),
-                               "checksum");
-                  end.meet();
-                })),
-            "");
+    for (const auto& [offset, bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
+             {0, 1}, {7, 4097}, {0, memory.size()}, {memory.size() - 1, 1}, {5, 0}}) {
+      got.assign(memory.size(), std::byte{0});
+      end.wait(end.messages.iget(remote, offset, got.data(), bytes));
+      require(
+          std::equal(got.begin(), got.begin() + static_cast<long>(bytes), theirs.begin() + static_cast<long>(offset)),
+          fmt::format("{} bytes at {} must be read", bytes, offset));
+    }
+    const auto read = [&](std::uint64_t offset, std::size_t bytes) {
+      return failure_of<InvalidArgument>([&] { end.messages.iget(remote, offset, got.data(), bytes); });
+    };
+    require_text(read(memory.size(), 1), "must lie in the 3145733 bytes");
+    require_text(read(0, memory.size() + 1), "must lie in");
+    require_text(read(~std::uint64_t{0}, 2), "must lie in");
+    require_text(read(1, ~std::size_t{0}), "must lie in");
+    std::string damaged = description;
+    damaged.back() = static_cast<char>(damaged.back() + 1);
+    require_text(failure_of<InvalidArgument>([&] { (void)end.messages.import_memory(peer, damaged); }), "checksum");
+    end.meet();
+  });
 }
 
 TEST(Messages, AWaitEndsByTimeOutAndByAbort) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    std::vector<std::byte> data(4 * kMiB);
-                                    End end(self);
-                                    end.meet();
-                                    const int peer = 1 - self.rank();
-                                    end.timeout = duration<double>(0.05);
-                                    const auto never = end.messages.irecv(peer, 1, data.data(), 16);
-                                    require_text(failure_of<RuntimeFailure>([&] { end.wait(never); }),
-                                                 fmt::format("[rank {}] wait, peer {}, tensor x, 1 bytes: timed out "
-                                                             "after 0.05 s",
-                                                             self.rank(), peer));
+  with_ranks(2, [](ChildRank& self) {
+    std::vector<std::byte> data(4 * kMiB);
+    End end(self);
+    end.meet();
+    const int peer = 1 - self.rank();
+    end.timeout = duration<double>(0.05);
+    const auto never = end.messages.irecv(peer, 1, data.data(), 16);
+    require_text(failure_of<RuntimeFailure>([&] { end.wait(never); }),
+                 fmt::format("[rank {}] wait, peer {}, tensor x, 1 bytes: timed out after 0.05 s", self.rank(), peer));
 
-                                    end.timeout = kTimeout;
-                                    std::thread other([&] {
-                                      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                                      end.abort.raise("rank 2 died");
-                                    });
-                                    const auto start = std::chrono::steady_clock::now();
-                                    // A rendezvous that its receiver never answers, and one that nobody sends.
-                                    const auto sent = end.messages.isend(peer, 2, data.data(), data.size());
-                                    const auto text = failure_of<RuntimeFailure>([&] {
-                                      end.wait(end.messages.irecv(peer, 3, data.data(), data.size()));
-                                      end.wait(sent);
-                                    });
-                                    other.join();
-                                    require_text(text, "aborted: rank 2 died");
-                                    require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2),
-                                            "an abort must end a wait soon");
-                                    self.publish(1, "aborted");
-                                    static_cast<void>(self.fetch(1, peer));
-                                    end.messages.close();
-                                  })),
-            "");
+    end.timeout = kTimeout;
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      end.abort.raise("rank 2 died");
+    });
+    const auto start = std::chrono::steady_clock::now();
+    // A rendezvous that its receiver never answers, and one that nobody sends.
+    const auto sent = end.messages.isend(peer, 2, data.data(), data.size());
+    const auto text = failure_of<RuntimeFailure>([&] {
+      end.wait(end.messages.irecv(peer, 3, data.data(), data.size()));
+      end.wait(sent);
+    });
+    other.join();
+    require_text(text, "aborted: rank 2 died");
+    require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2), "an abort must end a wait soon");
+    self.publish(1, "aborted");
+    static_cast<void>(self.fetch(1, peer));
+    end.messages.close();
+  });
 }
 
 // Rank 2 dies; the others notice, close, and go on as two with fresh messages.
@@ -398,20 +366,18 @@ TEST(Messages, SurvivorsOfAKilledPeerFailInTimeAndGoOn) {
 }
 
 TEST(Messages, LeavingInOrderLosesNothing) {
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [](ChildRank& self) {
-                                    std::vector<std::byte> data = pattern(300000, 9);
-                                    std::vector<std::byte> got(data.size());
-                                    End end(self);
-                                    if (self.rank() == 0) {
-                                      end.send(1, 1, data);
-                                      end.messages.close();
-                                      return;
-                                    }
-                                    end.receive(0, 1, got);
-                                    require(got == data, "what was sent must arrive after its sender has closed");
-                                  })),
-            "");
+  with_ranks(2, [](ChildRank& self) {
+    std::vector<std::byte> data = pattern(300000, 9);
+    std::vector<std::byte> got(data.size());
+    End end(self);
+    if (self.rank() == 0) {
+      end.send(1, 1, data);
+      end.messages.close();
+      return;
+    }
+    end.receive(0, 1, got);
+    require(got == data, "what was sent must arrive after its sender has closed");
+  });
 }
 
 // Two network namespaces joined by a pair of virtual devices, as two hosts are by a cable.
@@ -458,28 +424,24 @@ TEST(Messages, TravelBetweenHosts) {
   const TwoHosts hosts;
   if (!hosts.ok()) GTEST_SKIP() << "network namespaces cannot be made here";
 
-  EXPECT_EQ(failures_of(run_ranks(2,
-                                  [&](ChildRank& self) {
-                                    std::vector<std::byte> out = pattern(5 * kMiB + 1, self.rank());
-                                    std::vector<std::byte> in(out.size());
-                                    hosts.enter(self.rank());
-                                    const std::string interface = fmt::format("hspmd{}", self.rank());
-                                    for (int i = 0; i < 200 && network_interfaces("tcp").size() < 2; ++i) usleep(10000);
-                                    require_text(failure_of<InvalidArgument>(
-                                                     [&] { const Messages messages({.interface = "eth0"}); }),
-                                                 interface);
-                                    AbortFlag abort;
-                                    Messages messages({.interface = interface, .rank = self.rank(), .ranks = 2});
-                                    const int peer = 1 - self.rank();
-                                    self.connect(messages, 0, {0, 1});
-                                    const WaitSite site{self.rank(), "exchange", "z", 0};
-                                    const auto received = messages.irecv(peer, 7, in.data(), in.size());
-                                    const auto sent = messages.isend(peer, 7, out.data(), out.size());
-                                    messages.wait(received, site, abort, kTimeout);
-                                    messages.wait(sent, site, abort, kTimeout);
-                                    require(in == pattern(out.size(), peer), "data must travel between hosts");
-                                  })),
-            "");
+  with_ranks(2, [&](ChildRank& self) {
+    std::vector<std::byte> out = pattern(5 * kMiB + 1, self.rank());
+    std::vector<std::byte> in(out.size());
+    hosts.enter(self.rank());
+    const std::string interface = fmt::format("hspmd{}", self.rank());
+    for (int i = 0; i < 200 && network_interfaces("tcp").size() < 2; ++i) usleep(10000);
+    require_text(failure_of<InvalidArgument>([&] { const Messages messages({.interface = "eth0"}); }), interface);
+    AbortFlag abort;
+    Messages messages({.interface = interface, .rank = self.rank(), .ranks = 2});
+    const int peer = 1 - self.rank();
+    self.connect(messages, 0, {0, 1});
+    const WaitSite site{self.rank(), "exchange", "z", 0};
+    const auto received = messages.irecv(peer, 7, in.data(), in.size());
+    const auto sent = messages.isend(peer, 7, out.data(), out.size());
+    messages.wait(received, site, abort, kTimeout);
+    messages.wait(sent, site, abort, kTimeout);
+    require(in == pattern(out.size(), peer), "data must travel between hosts");
+  });
 }
 
 // As when a host loses power: nothing answers, nothing refuses.
@@ -509,7 +471,7 @@ TEST(Messages, AHostThatDoesNotAnswerEndsAWaitByTimeOut) {
     self.publish(1, "over");
   };
 
-  EXPECT_EQ(failures_of(run_ranks(2, body)), "");
+  with_ranks(2, body);
 }
 
 }  // namespace
