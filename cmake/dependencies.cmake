@@ -5,6 +5,13 @@ find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# UCX, seen by runtime/transport alone.
+add_library(hspmd_ucx INTERFACE)
+find_library(HSPMD_UCP ucp REQUIRED)
+find_library(HSPMD_UCS ucs REQUIRED)
+# Only programs that send messages load it: it hooks into memory and signals as soon as it is there.
+target_link_libraries(hspmd_ucx INTERFACE "-Wl,--push-state,--as-needed,${HSPMD_UCP},${HSPMD_UCS},--pop-state")
+
 # libtorch and OpenBLAS, seen by runtime/kernels alone.
 if(HSPMD_ATEN)
   add_library(hspmd_aten INTERFACE)

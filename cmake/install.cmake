@@ -12,7 +12,7 @@ target_link_libraries(hspmd_all INTERFACE ${rooms})
 add_library(hspmd::hspmd ALIAS hspmd_all)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
-install(TARGETS hspmd_all ${rooms} ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
+install(TARGETS hspmd_all ${rooms} hspmd_ucx ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
 install(EXPORT hspmd NAMESPACE hspmd:: FILE hspmdTargets.cmake DESTINATION ${package})
 install(TARGETS hspmd)
 install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

@@ -34,9 +34,7 @@ class Tracer {
   }
 
   // Every cell of the grid that all boxes together cut, by its first element.
-  bool run() {
-    return try_cells({});
-  }
+  bool run() { return try_cells({}); }
 
  private:
   void add_cuts(const Box& box) {
@@ -112,7 +110,8 @@ class Tracer {
       const Shard shard = *owned(*r_.to, d, r_.shape);
       if (!contains(shard.box, cell)) continue;
       const bool by_subgroup = apart || sums_at_top(*r_.to) || addends(*r_.to, shard) > 1;
-      const Origin value = by_subgroup ? mix(static_cast<Origin>(shard.subgroup) + 1, static_cast<Origin>(shard.addend)) : 0;
+      const Origin value =
+          by_subgroup ? mix(static_cast<Origin>(shard.subgroup) + 1, static_cast<Origin>(shard.addend)) : 0;
       const auto [known, fresh] = seen.try_emplace(value, after.at(d));
       if (!fresh && known->second != after.at(d)) return false;
     }

@@ -10,9 +10,9 @@
 
 namespace hspmd::comm {
 
-// Every element of r.to: its holders have one sum. Of a Partial r.to these are the holders of one subgroup and addend. Where
-// subgroups of r.from are copies of each other but unlike sums, their values differ from the beginning: then the holders
-// of one subgroup of r.to.
+// Every element of r.to: its holders have one sum. Of a Partial r.to these are the holders of one subgroup and addend.
+// Where subgroups of r.from are copies of each other but unlike sums, their values differ from the beginning: then the
+// holders of one subgroup of r.to.
 [[nodiscard]] bool one_sum(const CommPlan& plan, const Relayout& r);
 
 }  // namespace hspmd::comm

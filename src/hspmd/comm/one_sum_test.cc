@@ -21,9 +21,16 @@ TEST(OneSum, CopiesMustBeSummedAlike) {
   const Row rows[] = {
       {"each adds in one order", {stage_of({{all, {0, 1, 2}, {0, 1, 2}}})}, true},
       {"one adds in another order", {stage_of({{all, {0, 1, 2}, {0, 1}}, {all, {2, 0, 1}, {2}}})}, false},
-      {"one part in another order, for all", {stage_of({{half, {0, 1, 2}, {0, 1, 2}}, {rest, {2, 1, 0}, {0, 1, 2}}})}, true},
+      {"one part in another order, for all",
+       {stage_of({{half, {0, 1, 2}, {0, 1, 2}}, {rest, {2, 1, 0}, {0, 1, 2}}})},
+       true},
       {"two sums of two stages",
-       {stage_of({{all, {0, 2}, {0}}, {all, {1}, {1}}, {all, {0, 1}, {2}}, }), stage_of({{all, {0, 1}, {0, 1}}, {all, {2}, {2}}})},
+       {stage_of({
+            {all, {0, 2}, {0}},
+            {all, {1}, {1}},
+            {all, {0, 1}, {2}},
+        }),
+        stage_of({{all, {0, 1}, {0, 1}}, {all, {2}, {2}}})},
        false},
       {"one sum, then copies", {stage_of({{all, {0, 1, 2}, {1}}}), stage_of({{all, {1}, {0, 1, 2}}})}, true},
   };
