@@ -22,10 +22,11 @@ add_library(hspmd_grpc INTERFACE)
 find_library(HSPMD_GRPCPP grpc++ REQUIRED)
 find_library(HSPMD_GRPC grpc REQUIRED)
 find_library(HSPMD_GPR gpr REQUIRED)
+find_library(HSPMD_ABSL absl_synchronization REQUIRED)  # in the headers of gRPC
 find_library(HSPMD_PROTOBUF protobuf REQUIRED)
 find_program(HSPMD_PROTOC protoc REQUIRED)
 find_program(HSPMD_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
-target_link_libraries(hspmd_grpc INTERFACE ${HSPMD_GRPCPP} ${HSPMD_GRPC} ${HSPMD_GPR} ${HSPMD_PROTOBUF})
+target_link_libraries(hspmd_grpc INTERFACE ${HSPMD_GRPCPP} ${HSPMD_GRPC} ${HSPMD_GPR} ${HSPMD_ABSL} ${HSPMD_PROTOBUF})
 
 # hspmd_wire(ROOM FILE.proto): compiles what the room says over the network; included as "hspmd/ROOM/FILE.pb.h".
 # Generated code is not held to our warnings, and none of it is installed.

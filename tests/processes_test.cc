@@ -51,20 +51,21 @@ void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
   setting.model = small_model(tied);
   const RunResult one = run_llama(one_device(testing::kLayers, strategy.global_batch(), 2), setting);
 
-  const std::vector<int> codes =
-      fork_ranks(static_cast<int>(strategy.devices().size()), [&](Rendezvous& rendezvous) {
-        double most = 0;
-        const RunResult here = run_llama(strategy, setting, &rendezvous,
-                                         [&](const TrainState& state) { most = difference(one, state); });
-        most = std::max(most, difference(one, here));
-        if (!(most < kTolerance)) std::fprintf(stderr, "rank %d differs by %g\n", rendezvous.rank(), most);
-        return most < kTolerance ? 0 : 1;
-      });
+  const std::vector<int> codes = fork_ranks(static_cast<int>(strategy.devices().size()), [&](Rendezvous& rendezvous) {
+    double most = 0;
+    const RunResult here =
+        run_llama(strategy, setting, &rendezvous, [&](const TrainState& state) { most = difference(one, state); });
+    most = std::max(most, difference(one, here));
+    if (!(most < kTolerance)) std::fprintf(stderr, "rank %d differs by %g\n", rendezvous.rank(), most);
+    return most < kTolerance ? 0 : 1;
+  });
 
   EXPECT_EQ(codes, std::vector<int>(codes.size(), 0));
 }
 
-TEST(Processes, OneDeviceAlone) { expect_law(one_device(testing::kLayers, 3, 2), TiedEmbeddings::kNo); }
+TEST(Processes, OneDeviceAlone) {
+  expect_law(one_device(testing::kLayers, 3, 2), TiedEmbeddings::kNo);
+}
 
 TEST(Processes, Law3HoldsForRandomStrategies) {
   RandomStrategies family(11);
@@ -78,8 +79,9 @@ TEST(Processes, Law3HoldsForRandomStrategies) {
 }
 
 TEST(Processes, AFailureOfOneEndsAll) {
-  const Strategy strategy{
-      "mixed", ScheduleKind::kOneFOneB, {{{1, 1}, {stage({0, 1}, 0, 2, 2), stage({2}, 2, 4, 1)}}, {{2}, {stage({3}, 0, 4, 1)}}}};
+  const Strategy strategy{"mixed",
+                          ScheduleKind::kOneFOneB,
+                          {{{1, 1}, {stage({0, 1}, 0, 2, 2), stage({2}, 2, 4, 1)}}, {{2}, {stage({3}, 0, 4, 1)}}}};
   RunSetting setting;
   setting.model = small_model(TiedEmbeddings::kNo);
 

@@ -1,5 +1,5 @@
-// The random family of strategies for which the laws are tested: up to eight devices in up to three pipelines, stages of
-// unlike layers (also none), TP and CP degrees, weights, sequence parallelism, schedules, and micro-batches. Whoever
+// The random family of strategies for which the laws are tested: up to eight devices in up to three pipelines, stages
+// of unlike layers (also none), TP and CP degrees, weights, sequence parallelism, schedules, and micro-batches. Whoever
 // adds a feature adds it here.
 #pragma once
 

@@ -23,8 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr Seconds kGrace{2};     // the server ends a wait itself, and says more about it
-constexpr Seconds kGoodbye{2};   // for the answer to an abort or a goodbye
+constexpr Seconds kGrace{2};    // the server ends a wait itself, and says more about it
+constexpr Seconds kGoodbye{2};  // for the answer to an abort or a goodbye
 constexpr int kBeatsPerTimeout = 5;
 
 Clock::duration ticks(Seconds seconds) {
@@ -40,9 +40,10 @@ ClientOptions checked(ClientOptions options) {
   const char* digits = colon == std::string::npos ? end : options.address.data() + colon + 1;
   const auto [read, error] = std::from_chars(digits, end, port);
   if (colon == 0 || error != std::errc{} || read != end || port < 1 || port > 65535)
-    invalid("[control] the control plane's address must read like 127.0.0.1:4711. Received \"{}\". Mend MASTER_ADDR "
-            "and MASTER_PORT.",
-            options.address);
+    invalid(
+        "[control] the control plane's address must read like 127.0.0.1:4711. Received \"{}\". Mend MASTER_ADDR "
+        "and MASTER_PORT.",
+        options.address);
   if (!(options.timeout.count() > 0))
     invalid("[control] the time-out must be above 0 s. Received {}.", options.timeout.count());
   return options;
@@ -180,8 +181,9 @@ class ControlClient::Session {
     std::unique_lock guard(lock_);
     changed_.wait_until(guard, deadline, [&] { return welcomed_ || ended_; });
     if (welcomed_) return true;
+    if (!ended_) context_->TryCancel();  // else it ended with a reason, and a cancel might hide that
     guard.unlock();
-    hang_up();
+    reader_.join();
     return false;
   }
 
@@ -189,15 +191,17 @@ class ControlClient::Session {
     const std::string& text = status_.error_message();
     switch (status_.error_code()) {
       case grpc::StatusCode::UNAUTHENTICATED:
-        invalid("[control] the token must be that of the job at {}. Received another. Set HSPMD_TOKEN to the job's "
-                "token.",
-                options_.address);
+        invalid(
+            "[control] the token must be that of the job at {}. Received another. Set HSPMD_TOKEN to the job's "
+            "token.",
+            options_.address);
       case grpc::StatusCode::INVALID_ARGUMENT:
         throw InvalidArgument(text);
       case grpc::StatusCode::UNIMPLEMENTED:
-        invalid("[control] {} must be the control plane of a job. Received an answer of another service. Mend "
-                "MASTER_ADDR and MASTER_PORT.",
-                options_.address);
+        invalid(
+            "[control] {} must be the control plane of a job. Received an answer of another service. Mend "
+            "MASTER_ADDR and MASTER_PORT.",
+            options_.address);
       case grpc::StatusCode::ABORTED:
         throw RuntimeFailure({.rank = options_.rank, .action = "join the job"}, "aborted: " + text);
       default:
@@ -231,9 +235,10 @@ class ControlClient::Session {
     const std::lock_guard guard(lock_);
     if (closing_ || left_ || !welcomed_) return std::nullopt;
     if (silent_)
-      return fmt::format("the launcher at {} does not answer: no heartbeat for {} s (stopped, or its host or network is "
-                         "gone)",
-                         options_.address, patience_.count());
+      return fmt::format(
+          "the launcher at {} does not answer: no heartbeat for {} s (stopped, or its host or network is "
+          "gone)",
+          options_.address, patience_.count());
     if (status_.error_code() == grpc::StatusCode::ABORTED) return status_.error_message();
     return fmt::format("the launcher at {} is gone ({})", options_.address,
                        status_.ok() ? "it closed the connection" : status_.error_message());
@@ -262,8 +267,10 @@ class ControlClient::Session {
     Clock::time_point beat = Clock::now();
     while (!ended_) {
       const Clock::duration period = ticks(patience_ / kBeatsPerTimeout);
-      changed_.wait_until(guard, beat + period, [&] { return ended_ || !outbox_.empty(); });
-      if (ended_) return;
+      if (outbox_.empty() && Clock::now() < beat + period) {
+        changed_.wait_until(guard, beat + period);
+        continue;
+      }
       if (outbox_.empty()) {
         judge_silence(Clock::now() - beat > 2 * period);
         beat = Clock::now();
@@ -352,8 +359,12 @@ class ControlClient::Session {
 ControlClient::ControlClient(ClientOptions options) : session_(std::make_unique<Session>(std::move(options))) {}
 ControlClient::~ControlClient() = default;
 
-int ControlClient::rank() const { return session_->options().rank; }
-int ControlClient::ranks() const { return session_->options().ranks; }
+int ControlClient::rank() const {
+  return session_->options().rank;
+}
+int ControlClient::ranks() const {
+  return session_->options().ranks;
+}
 
 void ControlClient::set(const std::string& key, const std::string& value) {
   if (const auto why = why_invalid_value(value)) throw InvalidArgument(*why);
@@ -391,12 +402,24 @@ std::vector<std::string> ControlClient::all_gather(const std::string& name, cons
   return {values.begin(), values.end()};
 }
 
-void ControlClient::barrier(const std::string& name) { all_gather(name, {}); }
+void ControlClient::barrier(const std::string& name) {
+  all_gather(name, {});
+}
 
-void ControlClient::abort(const std::string& reason) { session_->abort(reason); }
-std::optional<std::string> ControlClient::aborted() const { return session_->aborted(); }
-void ControlClient::on_abort(AbortCallback callback) { session_->on_abort(std::move(callback)); }
-void ControlClient::on_loss(LossCallback callback) { session_->on_loss(std::move(callback)); }
-void ControlClient::leave() { session_->leave(); }
+void ControlClient::abort(const std::string& reason) {
+  session_->abort(reason);
+}
+std::optional<std::string> ControlClient::aborted() const {
+  return session_->aborted();
+}
+void ControlClient::on_abort(AbortCallback callback) {
+  session_->on_abort(std::move(callback));
+}
+void ControlClient::on_loss(LossCallback callback) {
+  session_->on_loss(std::move(callback));
+}
+void ControlClient::leave() {
+  session_->leave();
+}
 
 }  // namespace hspmd

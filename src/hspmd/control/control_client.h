@@ -58,8 +58,8 @@ class ControlClient {
   void abort(const std::string& reason);
   [[nodiscard]] std::optional<std::string> aborted() const;
   // Called from another thread when anybody aborts, a rank is lost (unless losses are only reported), or the launcher
-  // is gone; from this one if that was before. Called once at most. It must be brief, not throw, and not use this client
-  // except aborted(). An empty function: no more, and none is running when this returns.
+  // is gone; from this one if that was before. Called once at most. It must be brief, not throw, and not use this
+  // client except aborted(). An empty function: no more, and none is running when this returns.
   void on_abort(AbortCallback callback);
   // The same for the loss of another rank, each time.
   void on_loss(LossCallback callback);

@@ -316,8 +316,12 @@ std::string make_token() {
 ControlServer::ControlServer(ControlOptions options) : service_(std::make_unique<Service>(std::move(options))) {}
 ControlServer::~ControlServer() = default;
 
-int ControlServer::port() const { return service_->port(); }
-std::string ControlServer::address() const { return service_->address(); }
+int ControlServer::port() const {
+  return service_->port();
+}
+std::string ControlServer::address() const {
+  return service_->address();
+}
 
 void ControlServer::abort(const std::string& reason) {
   service_->change_job([&](Job& job) { job.abort(reason, Clock::now()); });
@@ -337,6 +341,8 @@ void ControlServer::set(const std::string& key, const std::string& value) {
 std::optional<std::string> ControlServer::check(const std::string& key) const {
   return service_->read_job([&](const Job& job) { return job.check(key); });
 }
-void ControlServer::shutdown() { service_->shutdown(); }
+void ControlServer::shutdown() {
+  service_->shutdown();
+}
 
 }  // namespace hspmd

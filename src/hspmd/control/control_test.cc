@@ -36,7 +36,9 @@ ControlOptions options(int ranks, Seconds heartbeat_timeout = 10s) {
 ClientOptions member(const std::string& address, int rank, int ranks, Seconds timeout = 10s) {
   return {.address = address, .token = kToken, .rank = rank, .ranks = ranks, .timeout = timeout};
 }
-double since_ms(Clock::time_point start) { return Seconds(Clock::now() - start).count() * 1000; }
+double since_ms(Clock::time_point start) {
+  return Seconds(Clock::now() - start).count() * 1000;
+}
 
 template <typename Thrown, typename Act>
 std::string thrown(Act act) {
@@ -263,25 +265,20 @@ TEST(Control, SaysWhereNobodyAnswers) {
 
   const std::string text = thrown<RuntimeFailure>([&] { ControlClient c(member(address, 0, 1, 300ms)); });
 
-  EXPECT_THAT(text, HasSubstr(fmt::format("[rank 0] join the job: the control plane must answer at {} within 0.3 s",
-                                          address)));
+  EXPECT_THAT(
+      text, HasSubstr(fmt::format("[rank 0] join the job: the control plane must answer at {} within 0.3 s", address)));
   EXPECT_LT(since_ms(start), 3000);
 }
 
 TEST(Control, AGatherNamesWhoIsMissing) {
-  ControlServer server(options(4));
+  const ControlServer server(options(4));
+  ControlClient idle(member(server.address(), 0, 4));
+  ControlClient client(member(server.address(), 1, 4, 400ms));
 
-  const auto errors = run_ranks(2, [&](int rank) {
-    ControlClient client(member(server.address(), rank, 4, 400ms));
-    while (server.members()[0].state != MemberState::kJoined || server.members()[1].state != MemberState::kJoined)
-      std::this_thread::sleep_for(1ms);
-    if (rank == 0) EXPECT_THROW(client.wait("nothing", "wait for nothing"), RuntimeFailure);
-    if (rank == 1) client.all_gather("addresses", "");
-    client.leave();
-  });
-
-  EXPECT_THAT(errors, ElementsAre("", "[rank 1] gather addresses: ranks 2-3 never joined, rank 0 joined but did not "
-                                      "come; timed out after 0.4 s"));
+  EXPECT_EQ(thrown<RuntimeFailure>([&] { client.all_gather("addresses", ""); }),
+            "[rank 1] gather addresses: ranks 2-3 never joined, rank 0 joined but did not come; timed out after 0.4 s");
+  EXPECT_EQ(thrown<RuntimeFailure>([&] { (void)client.wait("nothing", "wait for nothing"); }),
+            "[rank 1] wait for nothing: nobody set it; timed out after 0.4 s");
 }
 
 // ---- how it ends ----
@@ -310,7 +307,8 @@ TEST(Control, AnAbortReachesEverybodyAndEndsEveryWait) {
   EXPECT_EQ(c.aborted(), "rank 0 ran out of memory");
   Listener late(b);
   EXPECT_EQ(late.wait(), "rank 0 ran out of memory");
-  EXPECT_THAT(thrown<RuntimeFailure>([&] { ControlClient(member(server.address(), 0, 3)); }), HasSubstr("rank"));
+  EXPECT_EQ(thrown<RuntimeFailure>([&] { ControlClient(member(server.address(), 0, 3)); }),
+            "[rank 0] join the job: aborted: rank 0 ran out of memory");
 }
 
 TEST(Control, TheLauncherAborts) {
@@ -358,8 +356,7 @@ TEST(Control, AStoppedProcessIsLostByItsHeartbeatsAndHearsOfItWhenItWakes) {
   const auto start = Clock::now();
   victim.send(SIGSTOP);
 
-  EXPECT_EQ(listener.wait(),
-            "rank 1 was lost: no heartbeat for 0.5 s (stopped, or its host or network is gone)");
+  EXPECT_EQ(listener.wait(), "rank 1 was lost: no heartbeat for 0.5 s (stopped, or its host or network is gone)");
   std::printf("SIGSTOP: known after %.1f ms with a time-out of 500 ms\n", since_ms(start));
   victim.send(SIGCONT);
   EXPECT_EQ(victim.wait(), kAbortedCode);

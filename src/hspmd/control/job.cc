@@ -101,15 +101,16 @@ std::optional<std::string> Job::why_refused(const wire::Hello& hello) const {
     return fmt::format("[control] a rank must lie in 0 to {}. Received {}. Mend RANK.", options_.ranks - 1,
                        hello.rank());
   if (members_[static_cast<std::size_t>(hello.rank())].state == MemberState::kJoined)
-    return fmt::format("[control] a rank must be one process. Received a second rank {}. Give every process a RANK of "
-                       "its own.",
-                       hello.rank());
+    return fmt::format(
+        "[control] a rank must be one process. Received a second rank {}. Give every process a RANK of "
+        "its own.",
+        hello.rank());
   return std::nullopt;
 }
 
 void Job::join(LinkId id, const wire::Hello& hello, Time now) {
-  if (const auto why = why_refused(hello)) return end(id, End::Kind::kRefused, *why);
   if (aborted_) return end(id, End::Kind::kAborted, *aborted_);
+  if (const auto why = why_refused(hello)) return end(id, End::Kind::kRefused, *why);
   links_[id].rank = hello.rank();
   members_[static_cast<std::size_t>(hello.rank())] = {MemberState::kJoined, {}, now};
   wire::ToMember welcome = answer(0);
@@ -227,9 +228,10 @@ void Job::set(const std::string& key, const std::string& value) {
   const std::size_t freed = old == keys_.end() ? 0 : key.size() + old->second.size();
   const std::size_t bytes = key_bytes_ - freed + key.size() + value.size();
   if (bytes > kMostKeyBytes || (freed == 0 && keys_.size() >= kMostKeys))
-    invalid("[control] a job must have at most {} keys of {} bytes together. Received one more: {}. Send large data "
-            "over the transport.",
-            kMostKeys, kMostKeyBytes, key);
+    invalid(
+        "[control] a job must have at most {} keys of {} bytes together. Received one more: {}. Send large data "
+        "over the transport.",
+        kMostKeys, kMostKeyBytes, key);
   key_bytes_ = bytes;
   keys_[key] = value;
   const auto [first, last] = waits_.equal_range(key);
@@ -273,9 +275,9 @@ void Job::gather(const Call& call, int rank, const wire::Gather& request) {
   if (waiting() >= kMostWaits) return refuse(call, wire::Refused::WORLD, "too many calls wait already");
   Gather& gather = gathers_[name];
   if (gather.contains(rank))
-    return refuse(call, wire::Refused::USER,
-                  fmt::format("[control] a rank must wait in {} once at a time. Received a second call of rank {}.",
-                              name, rank));
+    return refuse(
+        call, wire::Refused::USER,
+        fmt::format("[control] a rank must wait in {} once at a time. Received a second call of rank {}.", name, rank));
   gather[rank] = {call, request.value()};
   std::size_t bytes = 0;
   for (const auto& [other, arrival] : gather) bytes += arrival.value.size();
@@ -397,7 +399,9 @@ Job::Time Job::tick(Time now) {
 
 // ---- letters ----
 
-void Job::send(LinkId id, wire::ToMember message) { outbox_.push_back({id, std::move(message)}); }
+void Job::send(LinkId id, wire::ToMember message) {
+  outbox_.push_back({id, std::move(message)});
+}
 
 void Job::refuse(const Call& call, wire::Refused::Whose whose, const std::string& text) {
   wire::ToMember message = answer(call.number);
@@ -422,6 +426,8 @@ std::optional<ControlEvent> Job::take_event() {
   return event;
 }
 
-std::vector<Job::Letter> Job::take_outbox() { return std::exchange(outbox_, {}); }
+std::vector<Job::Letter> Job::take_outbox() {
+  return std::exchange(outbox_, {});
+}
 
 }  // namespace hspmd

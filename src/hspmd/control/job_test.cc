@@ -164,7 +164,8 @@ TEST(Job, ALossAbortsForAllOrIsReported) {
     EXPECT_EQ(rig.job.take_event()->kind, ControlEvent::Kind::kLost);
     rig.said();
     rig.join(1, 9);  // a process in its place
-    EXPECT_THAT(rig.said(), ElementsAre(HasSubstr(policy == LossPolicy::kAbort ? "9 end rank 1 was lost" : "9 welcome")));
+    EXPECT_THAT(rig.said(),
+                ElementsAre(HasSubstr(policy == LossPolicy::kAbort ? "9 end rank 1 was lost" : "9 welcome")));
   }
 }
 

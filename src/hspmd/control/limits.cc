@@ -35,7 +35,10 @@ std::optional<std::string> why_invalid_token(std::string_view token) {
   return fmt::format(
       "[control] the token must be 1 to {} printable characters without blanks. Received {}. Set HSPMD_TOKEN to the "
       "job's token.",
-      kMostToken, token.empty() ? "none" : printable ? fmt::format("{} characters", token.size()) : "others");
+      kMostToken,
+      token.empty() ? "none"
+      : printable   ? fmt::format("{} characters", token.size())
+                    : "others");
 }
 
 bool same_token(std::string_view ours, std::string_view theirs) {

@@ -22,9 +22,10 @@ AddressList look_up(const std::string& host, int port) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (host.empty() || error != 0)
-    invalid("[control] the address to listen on must be one of this host's. Received \"{}\": {}. Use 127.0.0.1, or the "
-            "address of the network that the ranks share.",
-            host, host.empty() ? "nothing" : gai_strerror(error));
+    invalid(
+        "[control] the address to listen on must be one of this host's. Received \"{}\": {}. Use 127.0.0.1, or the "
+        "address of the network that the ranks share.",
+        host, host.empty() ? "nothing" : gai_strerror(error));
   return {found, freeaddrinfo};
 }
 
@@ -39,9 +40,10 @@ std::string numeric(const addrinfo& address) {
     invalid("[control] port {} of {} must be free. Received one that is in use. Choose another, or 0 for any.", port,
             host);
   if (error == EADDRNOTAVAIL)
-    invalid("[control] the address to listen on must be one of this host's. Received {}. Use 127.0.0.1, or the address "
-            "of the network that the ranks share.",
-            host);
+    invalid(
+        "[control] the address to listen on must be one of this host's. Received {}. Use 127.0.0.1, or the address "
+        "of the network that the ranks share.",
+        host);
   invalid("[control] the control plane must be able to listen on {} port {}. Received: {}. Choose another.", host, port,
           std::strerror(error));
 }

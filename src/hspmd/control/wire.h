@@ -10,7 +10,8 @@
 namespace hspmd {
 
 inline constexpr const char* kTokenMetadata = "hspmd-token";
-inline constexpr int kMostMessageBytes = static_cast<int>(kMostValueBytes) + (1 << 20);  // a value and what is around it
+inline constexpr int kMostMessageBytes =
+    static_cast<int>(kMostValueBytes) + (1 << 20);  // a value and what is around it
 
 // gRPC writes nothing to the user's terminal, unless GRPC_VERBOSITY asks for it.
 inline void quiet_grpc() {

@@ -15,8 +15,8 @@ ElementType element_type(const BoundTransfer& t) {
 
 }  // namespace
 
-Exchanger::Exchanger(Generation& generation, const ExchangerPlace& place,
-                     const std::array<std::byte*, kScopes>& base, Pace* pace)
+Exchanger::Exchanger(Generation& generation, const ExchangerPlace& place, const std::array<std::byte*, kScopes>& base,
+                     Pace* pace)
     : generation_(generation), place_(place), base_(base), pace_(pace) {
   const auto ranks = static_cast<std::size_t>(generation.ranks());
   peer_tables_.resize(ranks);
@@ -124,10 +124,9 @@ void Exchanger::read(RunExchange& exchange) {
     for (std::size_t s = 0; s < sources; ++s) {
       const Device device = reading.pull.devices[s];
       const int peer = rank_of(device);
-      source_pointers_[s] = device == place_.device
-                                ? at(reading.own_source)
-                                : generation_.segment(peer) +
-                                      peer_tables_[static_cast<std::size_t>(peer)][reading.ordinal];
+      source_pointers_[s] = device == place_.device ? at(reading.own_source)
+                                                    : generation_.segment(peer) +
+                                                          peer_tables_[static_cast<std::size_t>(peer)][reading.ordinal];
     }
     run_strided(reading.pull, reading.type, reading.reduction, at(reading.mine),
                 {source_pointers_.data(), source_pointers_.data() + sources});
@@ -156,9 +155,9 @@ void Exchanger::guard(RunExchange& exchange) {
   for (std::size_t r = 0; r < exchange.rounds.size(); ++r) {
     const std::uint64_t before = exchange.state->expected_before[r];
     if (before == 0) continue;
-    generation_.wait_released(exchange.channel, static_cast<int>(r), before,
-                              {place_.rank, "wait for readers of what was sent", exchange.tensor.c_str(),
-                               exchange.bytes});
+    generation_.wait_released(
+        exchange.channel, static_cast<int>(r), before,
+        {place_.rank, "wait for readers of what was sent", exchange.tensor.c_str(), exchange.bytes});
   }
 }
 

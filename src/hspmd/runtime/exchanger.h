@@ -1,5 +1,5 @@
-// Exchanger: runs exchanges over the arena. An exchange is a few rounds; in each a device shows its buffers, reads those
-// of others in place (sums in a fixed order), and says that it is done:
+// Exchanger: runs exchanges over the arena. An exchange is a few rounds; in each a device shows its buffers, reads
+// those of others in place (sums in a fixed order), and says that it is done:
 //
 //   start     shows the first round; nothing is waited for
 //   advance   does what can be done now; true once everything is read
@@ -84,9 +84,7 @@ class Exchanger {
   void show(RunExchange& exchange);
   void read(RunExchange& exchange);
   [[nodiscard]] WaitSite site(const RunExchange& exchange) const;
-  [[nodiscard]] int rank_of(Device device) const {
-    return (*place_.rank_of_device)[static_cast<std::size_t>(device)];
-  }
+  [[nodiscard]] int rank_of(Device device) const { return (*place_.rank_of_device)[static_cast<std::size_t>(device)]; }
   [[nodiscard]] std::byte* at(const Address& address) const {
     return base_[static_cast<std::size_t>(address.scope)] + address.offset;
   }

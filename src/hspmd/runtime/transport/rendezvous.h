@@ -18,7 +18,8 @@ class Rendezvous {
   virtual std::vector<std::string> all_gather(const std::string& name, const std::string& value) = 0;
   // Ends the job for everybody.
   virtual void abort(const std::string& reason) = 0;
-  // Calls back from another thread when anybody aborts or is lost; at once if that was before. An empty function: no more.
+  // Calls back from another thread when anybody aborts or is lost; at once if that was before. An empty function: no
+  // more.
   virtual void on_abort(std::function<void(const std::string&)> callback) = 0;
 };
 

@@ -20,9 +20,10 @@ namespace {
 constexpr std::size_t kHead = 4096;  // the cookie, and the data begins on a page
 
 [[noreturn]] void no_memory(std::size_t bytes) {
-  throw RuntimeFailure(fmt::format("[segment] the system must have {} bytes to share. Received: {}. Close other "
-                                   "programs, or raise the memory limit of this one.",
-                                   bytes, std::strerror(errno)));
+  throw RuntimeFailure(
+      fmt::format("[segment] the system must have {} bytes to share. Received: {}. Close other "
+                  "programs, or raise the memory limit of this one.",
+                  bytes, std::strerror(errno)));
 }
 
 std::byte* map(std::size_t bytes, int file) {
@@ -92,8 +93,8 @@ Segment Segment::shared(std::size_t bytes) {
 
 Segment Segment::of_peer(const SegmentName& name) {
   const auto fail = [&](const char* why) {
-    throw RuntimeFailure(fmt::format("[segment] process {} must still hold the memory that it published: {}",
-                                     name.process, why));
+    throw RuntimeFailure(
+        fmt::format("[segment] process {} must still hold the memory that it published: {}", name.process, why));
   };
   Segment segment;
   const std::string path = fmt::format("/proc/{}/fd/{}", name.process, name.file);
@@ -119,7 +120,9 @@ SegmentName Segment::name() const {
   return name;
 }
 
-Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
+Segment::Segment(Segment&& other) noexcept {
+  *this = std::move(other);
+}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
   if (this == &other) return *this;
@@ -132,7 +135,9 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   return *this;
 }
 
-Segment::~Segment() { release(); }
+Segment::~Segment() {
+  release();
+}
 
 void Segment::release() noexcept {
   if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
