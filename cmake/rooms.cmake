@@ -45,6 +45,10 @@ function(hspmd_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_SECONDS} LABELS "${ARG_LABELS}")
+  if(HSPMD_SANITIZE MATCHES "thread")
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT
+                         TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan_suppressions.txt)
+  endif()
 endfunction()
 
 function(hspmd_room name)

@@ -1,5 +1,5 @@
-# A room includes only what its arrow reaches; only runtime/kernels sees libtorch and BLAS, only control sees gRPC; no file names a place that
-# exists on one machine alone.
+# A room includes only what its arrow reaches; only runtime/kernels sees libtorch and BLAS, only control sees gRPC; no
+# file names a place that exists on one machine alone.
 #   cmake -DSOURCE=DIR -DARROWS=FILE -P include_rules_test.cmake      FILE holds NAME|FOLDER|room,room a line
 cmake_minimum_required(VERSION 3.25)
 

@@ -103,15 +103,15 @@ TEST(Strangers, GarbageHarmsNothing) {
   for (int i = 0; i < 100'000; ++i) noise += static_cast<char>(random());
   const std::string settings = frame(0, kSettings, 0, 0, "");
   const std::vector<std::string> texts = {
-      "",                                                             // nothing, and stays
-      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",                            // another protocol
-      noise,                                                          //
-      kPreface.substr(0, 10),                                         // half a greeting
-      kPreface,                                                       // no settings
-      kPreface + settings + noise,                                    //
-      kPreface + settings + frame(0xffffff, kData, 0, 1, "x"),        // 16 MiB promised
-      kPreface + settings + frame(0xffffff, kHeaders, 4, 1, "x"),     //
-      kPreface + settings + frame(100, kHeaders, 4, 1, "half"),       // half a message
+      "",                                                          // nothing, and stays
+      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",                         // another protocol
+      noise,                                                       //
+      kPreface.substr(0, 10),                                      // half a greeting
+      kPreface,                                                    // no settings
+      kPreface + settings + noise,                                 //
+      kPreface + settings + frame(0xffffff, kData, 0, 1, "x"),     // 16 MiB promised
+      kPreface + settings + frame(0xffffff, kHeaders, 4, 1, "x"),  //
+      kPreface + settings + frame(100, kHeaders, 4, 1, "half"),    // half a message
       kPreface + settings + frame(4, kHeaders, 0, 1, "\xff\xff\xff\xff") + frame(1000, kContinuation, 0, 1, noise),
   };
   const BusyJob job;
@@ -187,10 +187,10 @@ TEST(Strangers, WhoKnowsTheTokenButNotTheProtocolIsRefused) {
     std::vector<wire::ToServer> messages;
     grpc::StatusCode code;
   };
-  for (const Row& row : {Row{{setting(10)}, grpc::StatusCode::INVALID_ARGUMENT},
-                         Row{{wire::ToServer{}}, grpc::StatusCode::INVALID_ARGUMENT},
-                         Row{{hello(0)}, grpc::StatusCode::INVALID_ARGUMENT},
-                         Row{{hello(-5)}, grpc::StatusCode::INVALID_ARGUMENT}}) {
+  for (const Row& row :
+       {Row{{setting(10)}, grpc::StatusCode::INVALID_ARGUMENT},
+        Row{{wire::ToServer{}}, grpc::StatusCode::INVALID_ARGUMENT},
+        Row{{hello(0)}, grpc::StatusCode::INVALID_ARGUMENT}, Row{{hello(-5)}, grpc::StatusCode::INVALID_ARGUMENT}}) {
     Caller caller(job.server().address());
     caller.context.AddMetadata(kTokenMetadata, kToken);
     EXPECT_EQ(caller.call(row.messages), row.code);
