@@ -343,6 +343,11 @@ std::string Job::missing(const Gather& gather) const {
 
 // ---- time ----
 
+std::chrono::steady_clock::duration Job::patience(const Link& link) const {
+  constexpr Ticks kHello = std::chrono::seconds(10);  // a busy host is no reason to refuse a member
+  return link.rank ? duration_cast<Ticks>(options_.heartbeat_timeout) : kHello;
+}
+
 void Job::expire_calls(Time now) {
   std::erase_if(waits_, [&](const auto& entry) {
     const Call& call = entry.second;
@@ -365,7 +370,7 @@ void Job::expire_calls(Time now) {
 void Job::expire_links(Time now) {
   std::vector<LinkId> silent;
   for (const auto& [id, link] : links_) {
-    if (now - link.heard >= options_.heartbeat_timeout) silent.push_back(id);
+    if (now >= link.heard + patience(link)) silent.push_back(id);
   }
   for (const LinkId id : silent) {
     const std::optional<int> rank = links_.at(id).rank;
@@ -381,8 +386,7 @@ void Job::expire_links(Time now) {
 }
 
 Job::Time Job::tick(Time now) {
-  const auto patience = options_.heartbeat_timeout;
-  if (next_tick_ && now - *next_tick_ > patience / 4) {
+  if (next_tick_ && now - *next_tick_ > options_.heartbeat_timeout / 4) {
     for (auto& [id, link] : links_) link.heard = now;
   }
   expire_calls(now);
@@ -392,7 +396,7 @@ Job::Time Job::tick(Time now) {
   for (const auto& [name, gather] : gathers_) {
     for (const auto& [rank, arrival] : gather) next = std::min(next, arrival.call.deadline);
   }
-  for (const auto& [id, link] : links_) next = std::min(next, link.heard + duration_cast<Ticks>(patience) + Ticks(1));
+  for (const auto& [id, link] : links_) next = std::min(next, link.heard + patience(link));
   next_tick_ = next;
   return next;
 }

@@ -99,6 +99,7 @@ class Job {
   void gather(const Call& call, int rank, const wire::Gather& request);
   void complete(const std::string& name);
   void fail_gathers_without(int rank);
+  [[nodiscard]] Time::duration patience(const Link& link) const;
   void expire_calls(Time now);
   void expire_links(Time now);
   [[nodiscard]] std::string missing(const Gather& gather) const;

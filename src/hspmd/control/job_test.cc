@@ -186,7 +186,7 @@ TEST(Job, WithoutHeartbeatsAMemberIsLostAndAStrangerSentAway) {
   rig.join_all();
   rig.job.connected(7, rig.now);
 
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 100; ++i) {
     rig.pass(0.11);
     rig.beat(1);
     rig.job.tick(rig.now);
