@@ -46,7 +46,8 @@ function(hspmd_test name)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_SECONDS} LABELS "${ARG_LABELS}")
   if(HSPMD_SANITIZE MATCHES "thread")  # UCX's hooks into memory run where a thread is not known to the sanitizer yet
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT UCX_MEM_MMAP_HOOK_MODE=none)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT
+                         "UCX_MEM_MMAP_HOOK_MODE=none;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan_suppressions.txt")
   endif()
 endfunction()
 
