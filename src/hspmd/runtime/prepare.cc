@@ -53,8 +53,10 @@ class Preparer {
   std::unique_ptr<Variant> bound_for(std::int64_t size) {
     auto variant = std::make_unique<Variant>();
     variant->micro_batch_size = size;
-    const BindRequest request{
-        {{kBatch, size}, {kSequence, options_.sequence_length}}, element_bytes(options_.precision), &cluster_};
+    const BindRequest request{{{kBatch, size}, {kSequence, options_.sequence_length}},
+                              element_bytes(options_.precision),
+                              &cluster_,
+                              options_.hosts.empty() ? nullptr : &options_.hosts};
     variant->bound = bind(program_, request);
     for (std::size_t s = 0; s < kScopes; ++s)
       made_.bytes[s] = std::max(made_.bytes[s], aligned(variant->bound.bytes[s]));

@@ -25,6 +25,7 @@ struct ExecutorOptions {
   std::int64_t sequence_length = 0;
   ScheduleKind schedule = ScheduleKind::kOneFOneB;
   std::uint64_t seed = 1;
+  Hosts hosts;  // by device; empty: all on one
 };
 
 struct RunCompute {

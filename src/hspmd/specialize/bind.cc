@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "hspmd/specialize/fuse_sums.h"
 
@@ -236,8 +237,34 @@ class Binder {
     const CommPlan plan = resolve_plan(from, to, shape, *request_.cluster, static_cast<int>(bound.element_bytes));
     bound.bytes = plan.bytes;
     bound.seconds = plan.finish_s;
-    bound.exchange = local_exchange(plan, from, to, shape, program_.device);
+    static const Hosts kOneHost;
+    const Hosts& hosts = request_.hosts == nullptr ? kOneHost : *request_.hosts;
+    bound.exchange = local_exchange(plan, from, to, shape, program_.device, hosts);
+    for (const Device reader : far_readers(bound.exchange, hosts)) {
+      const LocalExchange theirs = local_exchange(plan, from, to, shape, reader, hosts);
+      for (std::size_t r = 0; r < theirs.rounds.size(); ++r) add_far_reads(bound, theirs.rounds[r], reader, r);
+    }
     return bound;
+  }
+
+  [[nodiscard]] std::set<Device> far_readers(const LocalExchange& exchange, const Hosts& hosts) const {
+    std::set<Device> far;
+    if (hosts.empty()) return far;
+    const std::uint64_t here = hosts[static_cast<std::size_t>(program_.device)];
+    for (const Round& round : exchange.rounds) {
+      for (const Device d : round.readers) {
+        if (hosts[static_cast<std::size_t>(d)] != here) far.insert(d);
+      }
+    }
+    return far;
+  }
+
+  void add_far_reads(BoundTransfer& bound, const Round& theirs, Device reader, std::size_t r) const {
+    for (const Pull& pull : theirs.pulls) {
+      for (const Source& source : pull.sources) {
+        if (source.device == program_.device) bound.far_reads.push_back({reader, r, pull.box, source.piece});
+      }
+    }
   }
 
   const Program& program_;

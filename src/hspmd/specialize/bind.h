@@ -35,10 +35,19 @@ struct BoundCompute {
   std::vector<Box> result_boxes;
 };
 
+// What a device of another host reads of this one's buffers.
+struct FarRead {
+  Device reader = 0;
+  std::size_t round = 0;
+  Box box;
+  Piece piece;  // of the buffer shown in that round
+};
+
 struct BoundTransfer {
   const Transfer* transfer = nullptr;
   LocalExchange exchange;
-  std::vector<Address> states;  // the buffer of each state; meaningless where this device holds none
+  std::vector<FarRead> far_reads;  // by reader, in the order of its pulls
+  std::vector<Address> states;     // the buffer of each state; meaningless where this device holds none
   std::size_t element_bytes = 4;
   bool integers = false;
   std::int64_t bytes = 0;  // what the plan moves in all
@@ -90,6 +99,7 @@ struct BindRequest {
   Bindings sizes;
   std::size_t float_bytes = 4;
   const Cluster* cluster = nullptr;
+  const Hosts* hosts = nullptr;  // null: all devices on one
 };
 
 // `program` must outlive the result.

@@ -37,7 +37,7 @@ struct Place {
   std::vector<std::uint64_t> hosts;  // by rank: equal numbers share memory
 };
 // A number that is equal for processes that can reach each other's memory: same kernel, same process and network
-// namespaces.
+// namespaces, and the same HSPMD_HOST, where that is set (several hosts on one machine, for trials).
 [[nodiscard]] std::uint64_t this_host();
 
 class Generation {
