@@ -15,7 +15,8 @@ set(package ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
 install(TARGETS hspmd_all ${rooms} ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
 install(EXPORT hspmd NAMESPACE hspmd:: FILE hspmdTargets.cmake DESTINATION ${package})
 install(TARGETS hspmd)
-install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+        PATTERN "annotation_samples.h" EXCLUDE PATTERN "given_values.h" EXCLUDE PATTERN "kernel_cases.h" EXCLUDE)  # of tests
 
 configure_package_config_file(cmake/hspmdConfig.cmake.in ${PROJECT_BINARY_DIR}/hspmdConfig.cmake
                               INSTALL_DESTINATION ${package})
