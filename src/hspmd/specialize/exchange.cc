@@ -76,7 +76,8 @@ class Localiser {
     const bool own_copy = move.sources.size() == 1 && move.sources.front() == device_ && reads;
     if (!own_copy) one_place_ = false;
     if (reads) pull(2 * s, state, move.box, move.sources);
-    if (shows) show(2 * s, state, move.destinations);
+    if (!shows) return;
+    for (const Device reader : move.destinations) show(2 * s, state, {reader, move.box});
   }
 
   void add_two_phase(std::size_t s, const Move& move) {
@@ -90,16 +91,20 @@ class Localiser {
         pull(2 * s + 1, state + 1, part, {move.sources[i]});
       }
     }
-    show(2 * s, state, move.sources);
-    show(2 * s + 1, state + 1, move.sources);
+    const auto me =
+        static_cast<std::size_t>(std::find(move.sources.begin(), move.sources.end(), device_) - move.sources.begin());
+    const Box mine = *part_of(move.box, me, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      show(2 * s, state, {move.sources[i], *part_of(move.box, i, n)});
+      show(2 * s + 1, state + 1, {move.sources[i], mine});
+    }
   }
 
-  void show(std::size_t round, int state, const std::vector<Device>& readers) {
-    for (const Device d : readers) {
-      if (d == device_) continue;
-      readers_[round].insert(d);
-      result_.rounds[round].shows = state;
-    }
+  void show(std::size_t round, int state, Shown shown) {
+    if (shown.reader == device_) return;
+    readers_[round].insert(shown.reader);
+    result_.rounds[round].shows = state;
+    result_.rounds[round].shown.push_back(std::move(shown));
   }
 
   // Splits the box where it spans pieces of a source or of mine.
