@@ -64,10 +64,6 @@ RunExchange Exchanger::prepare(const BoundExchange& bound, ChannelState& state) 
   return run;
 }
 
-std::size_t Exchanger::table_bytes(const RunExchange& exchange) {
-  return 2 * exchange.rounds.size() * static_cast<std::size_t>(exchange.bound->step->size) * sizeof(std::uint64_t);
-}
-
 WaitSite Exchanger::site(const RunExchange& exchange) const {
   return {place_.rank, "exchange", exchange.tensor.c_str(), exchange.bytes};
 }

@@ -71,8 +71,6 @@ class Exchanger {
             Pace* pace);
 
   [[nodiscard]] RunExchange prepare(const BoundExchange& bound, ChannelState& state) const;
-  // Bytes of an exchange's table.
-  [[nodiscard]] static std::size_t table_bytes(const RunExchange& exchange);
 
   void start(RunExchange& exchange);
   bool advance(RunExchange& exchange);
