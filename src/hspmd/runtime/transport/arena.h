@@ -29,7 +29,7 @@
 
 namespace hspmd {
 
-inline constexpr int kRoundsPerChannel = 8;  // a CommPlan has at most 4 stages of 2 rounds
+inline constexpr int kRoundsPerChannel = 16;  // a CommPlan has at most 4 stages of 4 rounds
 
 // One process's place among all.
 struct Place {

@@ -17,7 +17,9 @@ struct alignas(64) Mail::Letter {
   alignas(64) std::byte inlined[kInlineBytes];
 };
 
-std::size_t Mail::block_bytes(int ranks) { return static_cast<std::size_t>(ranks) * kLetters * sizeof(Letter); }
+std::size_t Mail::block_bytes(int ranks) {
+  return static_cast<std::size_t>(ranks) * kLetters * sizeof(Letter);
+}
 
 Mail::Mail(Generation& generation, int rank, std::size_t block)
     : generation_(generation), rank_(rank), block_(block), peers_(static_cast<std::size_t>(generation.ranks())) {}
@@ -81,7 +83,8 @@ void Mail::write(int peer, Request& request) {
   if (request.bytes <= kInlineBytes) {
     if (request.bytes > 0) std::memcpy(next.inlined, request.source, request.bytes);
   } else {
-    next.offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(request.source) - generation_.segment(rank_));
+    next.offset =
+        static_cast<std::uint64_t>(static_cast<const std::byte*>(request.source) - generation_.segment(rank_));
   }
   request.letter = ++to.written;
   next.written.store(to.written, std::memory_order_release);

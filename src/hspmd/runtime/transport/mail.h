@@ -2,8 +2,8 @@
 // for each other one. A letter holds small data itself; for larger ones it says where they lie in the sender's segment,
 // and the receiver copies them from there, once.
 //
-//   Mail mail(generation, /*rank=*/0, /*block=*/0);      a block of Mail::block_bytes(ranks) at the same place everywhere
-//   auto sent = mail.isend(1, kTag, data, bytes);        data over kInlineBytes must lie in the own segment
+//   Mail mail(generation, /*rank=*/0, /*block=*/0);      a block of Mail::block_bytes(ranks) at the same place
+//   everywhere auto sent = mail.isend(1, kTag, data, bytes);        data over kInlineBytes must lie in the own segment
 //   auto got = mail.irecv(1, kTag, into, bytes);         messages of one peer and tag arrive in order
 //   mail.wait(got, {0, "receive", "x", bytes});
 //
