@@ -44,6 +44,9 @@ kernels: reference
 """
 
 
+TWO_DEVICES = "format: hspmd-cluster/1\ndevice_types: {d: {}}\nnodes: [{name: a, type: d, devices: 2}]\n"
+
+
 def bad_strategies(folder):
     rows = [
         ("layers overlap", STRATEGY.replace("[2, 4]", "[1, 4]"), ["pipelines[0].stages[1].layers", "overlaps", "must be 2"]),
@@ -88,6 +91,10 @@ def bad_runs(folder):
         (["--log.json", "/nowhere/log"], ["log.json", "written"]),
         (["--eval.every", "1"], ["data.validation"]),
         (["steps"], ["must belong to a flag"]),
+        (["--steps", "many", "--log.every", "1"], ["--steps must be an integer"]),
+        (["--strategy.pipelines.0.micro_batches", "0"], ["--strategy.pipelines[0].micro_batches must be an integer from 1"]),
+        (["--strategy.pipelines.0.stages.0.tp", "3"], ["strategy.yaml", "tp x cp must be the 2 devices"]),
+        (["--cluster", f"{folder}/two.yaml"], ["device 2 must be one of the cluster's 2"]),
         (["--steps"], ["must have a value"]),
     ]
     for arguments, words in rows:
@@ -96,6 +103,78 @@ def bad_runs(folder):
     expect("a folder", run("train", folder), 2, "is a folder")
     expect("no command", run(), 2)
     expect("unknown command", run("fly"), 2)
+
+
+def one_line(path):
+    """The file again, as Python's json writes it: all on one line."""
+    with open(path) as file:
+        plan = json.load(file)
+    with open(path, "w") as file:
+        json.dump(plan, file)
+    return plan
+
+
+def plans(folder):
+    """What a plan file may say: check and train refuse alike, by file and key."""
+    expect("plan", run("plan", "expand", f"{folder}/strategy.yaml", "--model", "tiny", "-o", f"{folder}/plan.json"), 0)
+    plan = one_line(f"{folder}/plan.json")
+    with open(f"{folder}/planned.yaml", "w") as file:
+        file.write(RUN.replace("strategy: strategy.yaml", "plan: changed.json").replace("global_batch: 2", "global_batch: 2, validation: short") + "eval: {every: 1}\n")
+
+    def expect_plan(name, change, code, *words):
+        changed = json.loads(json.dumps(plan))
+        change(changed)
+        with open(f"{folder}/changed.json", "w") as file:
+            json.dump(changed, file)
+        expect(name + " (check)", run("check", f"{folder}/planned.yaml"), code, *words)
+        expect(name + " (train)", run("train", f"{folder}/planned.yaml"), code, *words)
+
+    up = "model.layers.1.mlp.up_proj.weight"
+    expect_plan("plan as it is", lambda p: None, 0)
+    expect_plan("unlike leaf", lambda p: p["tensors"].update({up + "/master": "{0-1: Dx2}"}), 0)
+    expect_plan("other weights", lambda p: p["tensors"].update({up: "{0-1: S0x2w3:1}", up.replace("up", "gate"): "{0-1: S0x2w3:1}", up.replace("up", "down"): "{0-1: S1x2w3:1}"}), 0)
+    expect_plan("typo", lambda p: p["tensors"].update({up.replace("up", "upp"): "{0-1: Dx2}"}), 2, "changed.json", "tensors." + up.replace("up", "upp"), f'"{up}"')
+    expect_plan("fewer pipelines", lambda p: p["reshards"].update({"head.input": "top S0 {0: | 2:}"}), 2, "changed.json", "reshards.head.input", "1 pipelines")
+    expect_plan("another device", lambda p: p["tensors"].update({up: "{7:}"}), 2, "changed.json", "tensors." + up, "7 is none of them")
+
+
+def paths(folder):
+    """In a file paths are beside it, on a flag in the working folder."""
+    os.mkdir(f"{folder}/work")
+    with open(f"{folder}/logged.yaml", "w") as file:
+        file.write(RUN + "log: {json: beside.jsonl}\n")
+    expect("log beside the file", run("train", "../logged.yaml", cwd=f"{folder}/work"), 0)
+    expect("log of a flag", run("train", "--log.json", "here.jsonl", "../run.yaml", cwd=f"{folder}/work"), 0)
+    expect("strategy of a flag", run("train", "--steps", "1", "../run.yaml", "--strategy", "../strategy.yaml", "--data.path", "../text", "--strategy.pipelines.0.micro_batches", "3", "--data.global_batch=3", cwd=f"{folder}/work"), 0, "micro-batches 3 x 1", "step 1/1")
+    expect("path of a flag", run("train", "../run.yaml", "--data.path", "text", cwd=f"{folder}/work"), 2, "--data.path", "must exist")
+    for name in ("beside.jsonl", "work/here.jsonl"):
+        if not os.path.exists(f"{folder}/{name}"):
+            FAULTS.append(f"paths: {name} must have been written")
+    with open(f"{folder}/kept.jsonl", "w") as file:
+        file.write("kept\n")
+    expect("bad run", run("train", f"{folder}/run.yaml", "--log.json", f"{folder}/kept.jsonl", "--data.sequence_length", "1000000"), 2)
+    if open(f"{folder}/kept.jsonl").read() != "kept\n":
+        FAULTS.append("a run that never began must leave the old log")
+
+
+def memory(folder):
+    """check and train plan the same bytes: the evaluation, too."""
+    def limited(gib):
+        with open(f"{folder}/limit.yaml", "w") as file:
+            file.write("format: hspmd-cluster/1\ndevice_types: {d: {memory_gib: %r}}\nnodes: [{name: a, type: d, devices: 3}]\n" % gib)
+        with open(f"{folder}/limited.yaml", "w") as file:
+            file.write(RUN.replace("global_batch: 2", "global_batch: 2, validation: short") + "eval: {every: 1}\ncluster: limit.yaml\n")
+        return run("check", f"{folder}/limited.yaml"), run("train", f"{folder}/limited.yaml")
+
+    checked, trained = limited(0.001)
+    needs = [int(line.split("must hold ")[1].split()[0]) for line in checked.stderr.splitlines() if "must hold" in line]
+    if len(needs) != 3 or trained.returncode != 2:
+        FAULTS.append(f"memory: each of three devices needs too much: {checked.stderr}{trained.stderr}")
+        return
+    for name, result in zip(("check", "train"), limited((max(needs)) / 2**30)):
+        expect(f"{name} in just enough memory", result, 0)
+    for name, result in zip(("check", "train"), limited((max(needs) - 1) / 2**30)):
+        expect(f"{name} in a byte too little", result, 2, f"must hold {max(needs)} bytes", f"has {max(needs) - 1} ")
 
 
 def explain(folder):
@@ -123,6 +202,10 @@ def good(folder):
     expect("check", run("check", f"{folder}/strategy.yaml", "--model", "tiny"), 0, "ok")
     expect("check run", run("check", f"{folder}/run.yaml"), 0, "ok")
     expect("check examples", run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")), "--model", f"{ROOT}/examples/demo_model.json"), 0, "ok")
+    result = run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")))
+    expect("check examples without a model", result, 0, "tiny Llama of 6 layers")
+    if not all(line.endswith(": ok") for line in result.stdout.splitlines()):
+        FAULTS.append(f"check without a model: every file must be ok: {result.stdout}")
     expect("print config", run("train", f"{folder}/run.yaml", "--print-config", "--optimizer.lr", "0.25"), 0, "0.25")
     log = f"{folder}/log.jsonl"
     expect("train", run("train", f"{folder}/run.yaml", "--log.json", log, "--data.validation", f"{folder}/text", "--eval.every", "2"), 0, "step", "loss", "eval")
@@ -159,13 +242,16 @@ def runtime_failures(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/bad")
-        for name, text in (("strategy.yaml", STRATEGY), ("run.yaml", RUN), ("text", "The quick brown fox. " * 40)):
+        for name, text in (("strategy.yaml", STRATEGY), ("run.yaml", RUN), ("two.yaml", TWO_DEVICES), ("text", "The quick brown fox. " * 40), ("short", "The lazy dog sleeps, and so on, and so on.")):
             with open(f"{folder}/{name}", "w") as file:
                 file.write(text)
         good(folder)
         bad_strategies(folder)
         bad_runs(folder)
         explain(folder)
+        plans(folder)
+        paths(folder)
+        memory(folder)
         runtime_failures(folder)
     print("\n".join(FAULTS) if FAULTS else "all commands behaved")
     sys.exit(1 if FAULTS else 0)

@@ -42,11 +42,6 @@ void place_messages(RunExchange& run) {
   }
 }
 
-std::size_t bytes_of_tables(const RunExchange& exchange) {
-  return aligned(2 * exchange.rounds.size() * static_cast<std::size_t>(exchange.bound->step->size) *
-                 sizeof(std::uint64_t));
-}
-
 }  // namespace
 
 Exchanger::Exchanger(Generation& generation, const ExchangerPlace& place, const std::array<std::byte*, kScopes>& base,
@@ -131,16 +126,12 @@ void Exchanger::prepare_sends(RunExchange& run, const BoundTransfer& t) const {
   }
 }
 
-std::size_t Exchanger::table_bytes(const RunExchange& exchange) {
-  return bytes_of_tables(exchange) + exchange.message_bytes;
-}
-
 WaitSite Exchanger::site(const RunExchange& exchange) const {
   return {place_.rank, "exchange", exchange.tensor.c_str(), exchange.bytes};
 }
 
 std::byte* Exchanger::message_memory(const RunExchange& exchange) const {
-  return generation_.segment(place_.rank) + exchange.table + bytes_of_tables(exchange);
+  return generation_.segment(place_.rank) + exchange.table + table_bytes(*exchange.bound);
 }
 
 void Exchanger::expect(RunExchange& exchange) {

@@ -102,8 +102,6 @@ class Exchanger {
             Pace* pace, Messages* messages);
 
   [[nodiscard]] RunExchange prepare(const BoundExchange& bound, ChannelState& state) const;
-  // Bytes of an exchange's table and message memory.
-  [[nodiscard]] static std::size_t table_bytes(const RunExchange& exchange);
 
   // Far messages may come from now on. Once until the exchange has finished; further calls do nothing.
   void expect(RunExchange& exchange);

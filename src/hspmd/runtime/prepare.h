@@ -73,6 +73,9 @@ struct Prepared {
   std::size_t memory_bytes = 0;
 };
 
+// What the kernel of an instruction works in. Throws InvalidArgument when the backend has no kernel of its operator.
+[[nodiscard]] std::size_t workspace_bytes(Backend backend, Precision precision, const BoundCompute& bound);
+
 // Throws InvalidArgument when a backend has no kernel of an operator, or the program needs more memory than the cluster
 // gives the device.
 [[nodiscard]] Prepared prepare(const Program& program, const ExecutorOptions& options, const Exchanger& exchanger,

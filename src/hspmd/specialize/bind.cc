@@ -1,6 +1,7 @@
 #include "hspmd/specialize/bind.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -288,6 +289,15 @@ MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t
   return layout;
 }
 
+std::size_t table_bytes(const BoundExchange& exchange) {
+  constexpr std::size_t kTimes = 2;  // this time's and the last's
+  return aligned(kTimes * exchange.rounds * static_cast<std::size_t>(exchange.step->size) * sizeof(std::uint64_t));
+}
+
+std::size_t device_bytes(const MemoryLayout& regions, std::size_t workspace, std::size_t tables) {
+  return std::max(regions.total + aligned(workspace) + aligned(tables), kAlignment);
+}
+
 Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches) {
   if (program.virtual_stages.empty()) return {};
   return actions(schedule, program.virtual_stages.front(), program.stages, static_cast<int>(micro_batches));
@@ -298,8 +308,10 @@ std::optional<std::string> why_too_large(const Cluster& cluster, Device device, 
   if (type.memory_bytes <= 0 || static_cast<double>(bytes) <= type.memory_bytes) return std::nullopt;
   constexpr double kGiB = 1 << 30;
   return fmt::format(
-      "device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches",
-      device, type.name, static_cast<double>(bytes) / kGiB, type.memory_bytes / kGiB);
+      "device {} ({}) must hold {} bytes ({:.3f} GiB), has {:.0f} ({:.3f} GiB); give it fewer layers, a larger tp or "
+      "smaller micro-batches",
+      device, type.name, bytes, static_cast<double>(bytes) / kGiB, std::floor(type.memory_bytes),
+      type.memory_bytes / kGiB);
 }
 
 BoundProgram bind(const Program& program, const BindRequest& request) {

@@ -85,6 +85,12 @@ struct MemoryLayout {
 [[nodiscard]] MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes,
                                           int in_flight);
 
+// What a bound exchange's table takes: where its buffers lie, for the others to read.
+[[nodiscard]] std::size_t table_bytes(const BoundExchange& exchange);
+
+// The memory of a device: its regions, what its kernels work in, the tables of its exchanges.
+[[nodiscard]] std::size_t device_bytes(const MemoryLayout& regions, std::size_t workspace, std::size_t tables);
+
 // What the device's stage does under a schedule; nothing where its stage has no layers.
 [[nodiscard]] Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches);
 

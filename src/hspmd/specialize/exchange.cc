@@ -64,6 +64,9 @@ class Localiser {
   }
 
  private:
+  static std::ptrdiff_t position(const std::vector<Device>& devices, Device d) {
+    return std::find(devices.begin(), devices.end(), d) - devices.begin();
+  }
   static bool has(const std::vector<Device>& devices, Device d) {
     return std::find(devices.begin(), devices.end(), d) != devices.end();
   }
@@ -89,7 +92,7 @@ class Localiser {
     const bool own_copy = move.sources.size() == 1 && move.sources.front() == device_ && reads;
     if (!own_copy) one_place_ = false;
     if (reads) pull(phases_ * s, state, move.box, move.sources);
-    if (shows) show(phases_ * s, state, move.destinations);
+    if (shows) show(phases_ * s, state, move.destinations, move.box);
   }
 
   void add_two_phase(std::size_t s, const Move& move) {
@@ -103,8 +106,9 @@ class Localiser {
         pull(phases_ * s + 1, state + 1, part, {move.sources[i]});
       }
     }
-    show(phases_ * s, state, move.sources);
-    show(phases_ * s + 1, state + 1, move.sources);
+    const auto me = static_cast<std::size_t>(position(move.sources, device_));
+    for (std::size_t i = 0; i < n; ++i) show(phases_ * s, state, {move.sources[i]}, *part_of(move.box, i, n));
+    show(phases_ * s + 1, state + 1, move.sources, *part_of(move.box, me, n));
   }
 
   // In the order in which hosts and participants first appear.
@@ -136,7 +140,7 @@ class Localiser {
       const Box part = *part_of(box, i, fewest->size());
       const Device owner = (*here)[i];
       if (owner != device_) {
-        show(round, state, {owner});
+        show(round, state, {owner}, part);
         pull(round + 3, state + 1, part, {owner});
         continue;
       }
@@ -144,21 +148,22 @@ class Localiser {
       std::vector<Device> owners;
       for (const auto& list : by_host) owners.push_back(list[i]);
       sum_between_hosts(round, state + 1, part, owners);
-      show(round + 3, state + 1, *here);
+      show(round + 3, state + 1, *here, part);
     }
   }
 
   void sum_between_hosts(std::size_t round, int state, const Box& part, const std::vector<Device>& owners) {
     const bool slices = part_of(part, 0, owners.size()).has_value();
-    show(round + 1, state, owners);
     if (!slices) {  // too small: every owner sums it all
+      show(round + 1, state, owners, part);
       pull(round + 1, state, part, owners);
       return;
     }
-    show(round + 2, state, owners);
     for (std::size_t h = 0; h < owners.size(); ++h) {
       const Box slice = *part_of(part, h, owners.size());
+      show(round + 1, state, {owners[h]}, slice);
       if (owners[h] == device_) {
+        show(round + 2, state, owners, slice);
         pull(round + 1, state, slice, owners);
       } else {
         pull(round + 2, state, slice, {owners[h]});
@@ -166,11 +171,12 @@ class Localiser {
     }
   }
 
-  void show(std::size_t round, int state, const std::vector<Device>& readers) {
+  void show(std::size_t round, int state, const std::vector<Device>& readers, const Box& box) {
     for (const Device d : readers) {
       if (d == device_) continue;
       readers_[round].insert(d);
       result_.rounds[round].shows = state;
+      result_.rounds[round].shown.push_back({d, box});
     }
   }
 

@@ -38,12 +38,19 @@ struct Pull {
   std::vector<Source> sources;
 };
 
+// What another device reads of my buffer.
+struct Shown {
+  Device reader = 0;
+  Box box;
+};
+
 struct Round {
   int shows = -1;  // the state whose buffer others read in this round; -1: nobody reads
   int reads = 0;   // the state whose buffers the pulls read
   int fills = 0;   // the state whose buffer the pulls write
   std::vector<Pull> pulls;
   std::vector<Device> readers;  // other devices that read mine, ascending
+  std::vector<Shown> shown;     // box by box
 };
 
 // One transfer of an exchange.

@@ -62,7 +62,10 @@ class Lockstep {
           }
         }
       }
-      for (const auto& [device, exchange] : exchanges_) expect_readers(exchange.rounds[r], readers[device]);
+      for (const auto& [device, exchange] : exchanges_) {
+        expect_readers(exchange.rounds[r], readers[device]);
+        expect_shown(device, r);
+      }
     }
     comm::Holdings after;
     for (const Device d : devices_of(to_)) after[d].push_back({owned(to_, d, shape_)->box, buffers_[d].back()});
@@ -93,6 +96,25 @@ class Lockstep {
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
     EXPECT_EQ(round.readers, readers);
     EXPECT_EQ(round.shows >= 0, !readers.empty());
+  }
+
+  // What a device says that others read is what they pull, box by box.
+  void expect_shown(Device device, std::size_t r) {
+    std::map<Device, std::int64_t> shown, pulled;  // elements
+    const auto& says = exchanges_.at(device).rounds[r].shown;
+    for (const Shown& s : says) shown[s.reader] += volume(s.box);
+    for (const auto& [reader, exchange] : exchanges_) {
+      for (const Pull& pull : exchange.rounds[r].pulls) {
+        for (const Source& source : pull.sources) {
+          if (source.device != device || reader == device) continue;
+          pulled[reader] += volume(pull.box);
+          EXPECT_TRUE(std::any_of(says.begin(), says.end(), [&, who = reader](const Shown& s) {
+            return s.reader == who && contains(s.box, pull.box);
+          })) << to_string(pull.box);
+        }
+      }
+    }
+    EXPECT_EQ(shown, pulled);
   }
 
   const Annotation& to_;

@@ -24,6 +24,10 @@ enum class Precision { kFp32, kFp64 };
   return p == Precision::kFp64 ? 8 : 4;
 }
 
+[[nodiscard]] constexpr const char* precision_name(Precision p) {  // as in run and cluster files
+  return p == Precision::kFp64 ? "fp64" : "fp32";
+}
+
 enum class Write {
   kSet,  // result = ...
   kAdd,  // result += ...: only where Operator::can_add()
