@@ -1,9 +1,7 @@
 #include "hspmd/runtime/kernels/aten_dot.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mm.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -99,11 +97,7 @@ class DotKernel final : public Kernel {
     }
     const c10::InferenceMode no_autograd;
     at::Tensor y = y_.at(results[0]);
-    if (adds_) {
-      at::addmm_out(y, y, a_.at(operands[0]), b_.at(operands[1]));
-    } else {
-      at::mm_out(y, a_.at(operands[0]), b_.at(operands[1]));
-    }
+    y.addmm_(a_.at(operands[0]), b_.at(operands[1]), adds_ ? 1 : 0);  // times 0: what lay there is not read
   }
 
  private:
