@@ -34,7 +34,7 @@ class Builder {
 
  private:
   ValueId weight(int layer, const std::string& name, SymbolicShape shape, double deviation = kDeviation) {
-    return g_.parameter(layer_name(layer, name), std::move(shape), Initializer::normal(deviation));
+    return g_.parameter(layer_name(layer, name), shape, Initializer::normal(deviation));
   }
 
   ValueId decoder(int layer, ValueId x, ValueId positions, ValueId segments) {

@@ -54,7 +54,7 @@ void find_layer_problems(const PipelineSpec& pipeline, const std::string& where,
 }
 
 Annotation joined(std::vector<Subgroup> subgroups, Placement top) {
-  return {std::move(subgroups), Top{std::move(top)}};
+  return {std::move(subgroups), Top{top}};
 }
 
 class Expander {
