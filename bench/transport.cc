@@ -120,7 +120,7 @@ class Rank {
     bool right = true;
     for (std::size_t i = 0; i < elements_; ++i) {
       switch (command.operation) {
-        case Operation::kPointToPoint: right &= into_[i] == brought(rank_ ^ 1, i); break;
+        case Operation::kPointToPoint: right &= data_[i] == brought(rank_ ^ 1, i); break;
         case Operation::kAllReduce: right &= data_[i] == brought(sum - 1, i); break;
         case Operation::kAllGather: right &= data_[i] == brought(static_cast<int>(i / parts_[0]), i); break;
         case Operation::kReduceScatter: {
@@ -155,7 +155,7 @@ class Rank {
     }
   }
 
-  // Ranks 2i and 2i+1, all pairs at once.
+  // Ranks 2i and 2i+1, all pairs at once. What came is what is sent next: nobody may keep old data in his cache.
   void ping_pong() {
     constexpr std::uint64_t kTag = 1;
     const int peer = rank_ ^ 1;
@@ -171,6 +171,7 @@ class Rank {
       mail_.wait(receive(), site);
       mail_.wait(send(), site);
     }
+    std::swap(data_, into_);
   }
 
   int rank_;

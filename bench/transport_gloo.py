@@ -11,6 +11,18 @@ MOST = (64 << 20) // 4
 data, into = torch.zeros(MOST), torch.zeros(MOST)
 
 
+def ping_pong(elements):
+    """What came is what is sent next, as in bench/transport.cc."""
+    global data, into
+    if rank % 2 == 0:
+        dist.send(data[:elements], rank ^ 1)
+        dist.recv(into[:elements], rank ^ 1)
+    else:
+        dist.recv(into[:elements], rank ^ 1)
+        dist.send(data[:elements], rank ^ 1)
+    data, into = into, data
+
+
 def operation_of(name, elements):
     part, whole, other = elements // ranks, data[:elements], into[:elements]
     if name == "all-reduce":
@@ -18,9 +30,7 @@ def operation_of(name, elements):
     if name == "all-gather":
         parts, mine = list(whole.split(part)), other[:part]
         return lambda: dist.all_gather(parts, mine)
-    if rank % 2 == 0:
-        return lambda: (dist.send(whole, rank ^ 1), dist.recv(other, rank ^ 1))
-    return lambda: (dist.recv(other, rank ^ 1), dist.send(whole, rank ^ 1))
+    return lambda: ping_pong(elements)
 
 
 def right(name, elements):
@@ -32,7 +42,7 @@ def right(name, elements):
         return torch.equal(data[:elements], place * (ranks * (ranks + 1) // 2))
     if name == "all-gather":
         return all(torch.equal(data[owner * part:][:part], place[owner * part:][:part] * (owner + 1)) for owner in range(ranks))
-    return torch.equal(into[:elements], place * ((rank ^ 1) + 1))
+    return torch.equal(data[:elements], place * ((rank ^ 1) + 1))
 
 
 def seconds(name, elements, times):

@@ -21,6 +21,8 @@ static void ping_pong(void) {
     MPI_Recv(into, elements, MPI_FLOAT, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Send(data, elements, MPI_FLOAT, peer, 1, MPI_COMM_WORLD);
   }
+  float* const sent = data;
+  data = into, into = sent;
 }
 
 static void once(const char* operation) {
@@ -42,7 +44,7 @@ static int is_right(const char* operation) {
   once(operation);
   for (int i = 0; i < elements; ++i) {
     if (strcmp(operation, "point-to-point") == 0) {
-      right &= into[i] == brought(rank ^ 1, i);
+      right &= data[i] == brought(rank ^ 1, i);
     } else if (strcmp(operation, "all-reduce") == 0) {
       right &= data[i] == brought(sum - 1, i);
     } else if (strcmp(operation, "all-gather") == 0) {
