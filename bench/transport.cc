@@ -120,9 +120,15 @@ class Rank {
     bool right = true;
     for (std::size_t i = 0; i < elements_; ++i) {
       switch (command.operation) {
-        case Operation::kPointToPoint: right &= data_[i] == brought(rank_ ^ 1, i); break;
-        case Operation::kAllReduce: right &= data_[i] == brought(sum - 1, i); break;
-        case Operation::kAllGather: right &= data_[i] == brought(static_cast<int>(i / parts_[0]), i); break;
+        case Operation::kPointToPoint:
+          right &= data_[i] == brought(rank_ ^ 1, i);
+          break;
+        case Operation::kAllReduce:
+          right &= data_[i] == brought(sum - 1, i);
+          break;
+        case Operation::kAllGather:
+          right &= data_[i] == brought(static_cast<int>(i / parts_[0]), i);
+          break;
         case Operation::kReduceScatter: {
           const std::size_t begin = parts_[0] * static_cast<std::size_t>(rank_);
           if (i < parts_[0]) right &= into_[i] == brought(sum - 1, begin + i);
@@ -146,12 +152,18 @@ class Rank {
   void once(Operation operation) {
     const std::span<float> data(data_, elements_);
     switch (operation) {
-      case Operation::kPointToPoint: ping_pong(); return;
-      case Operation::kAllReduce: direct_all_reduce<float>(team_, data, Reduction::kSum); return;
+      case Operation::kPointToPoint:
+        ping_pong();
+        return;
+      case Operation::kAllReduce:
+        direct_all_reduce<float>(team_, data, Reduction::kSum);
+        return;
       case Operation::kReduceScatter:
         direct_reduce_scatter<float>(team_, data, parts_, {into_, parts_[0]}, Reduction::kSum);
         return;
-      case Operation::kAllGather: direct_all_gather<float>(team_, parts_, data); return;
+      case Operation::kAllGather:
+        direct_all_gather<float>(team_, parts_, data);
+        return;
     }
   }
 
@@ -192,9 +204,14 @@ void serve(Board& board, Generation& generation, int rank) {
     }
     const Command command = board.command;
     switch (command.task) {
-      case Task::kQuit: return;
-      case Task::kCheck: board.right[rank] = self.check(command); break;
-      case Task::kTime: board.seconds[rank] = self.time(command); break;
+      case Task::kQuit:
+        return;
+      case Task::kCheck:
+        board.right[rank] = self.check(command);
+        break;
+      case Task::kTime:
+        board.seconds[rank] = self.time(command);
+        break;
     }
   }
 }
