@@ -59,6 +59,7 @@ class Mail {
     std::uint64_t read = 0;            // letters from it, all before are consumed
     std::vector<std::uint32_t> sends;  // requests that wait for a letter, or for its reader
     std::vector<std::uint32_t> receives;
+    bool busy = false;  // listed in busy_
   };
 
   [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;
@@ -73,6 +74,7 @@ class Mail {
   int rank_;
   std::size_t block_;
   std::vector<Peer> peers_;  // by rank
+  std::vector<int> busy_;    // those that a poll must look at
   std::vector<Request> requests_;
   std::vector<std::uint32_t> free_;
 };
