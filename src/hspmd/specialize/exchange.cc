@@ -33,7 +33,13 @@ class Localiser {
  public:
   Localiser(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device,
             const Hosts& hosts)
-      : plan_(plan), from_(from), to_(to), shape_(shape), device_(device), hosts_(hosts), phases_(hosts.empty() ? 2 : 4) {}
+      : plan_(plan),
+        from_(from),
+        to_(to),
+        shape_(shape),
+        device_(device),
+        hosts_(hosts),
+        phases_(hosts.empty() ? 2 : 4) {}
 
   LocalExchange run() {
     result_.reduction = plan_.reduction;
@@ -126,7 +132,8 @@ class Localiser {
   void add_two_level(std::size_t s, const Box& box, const std::vector<std::vector<Device>>& by_host) {
     const auto state = static_cast<int>(s);
     const std::size_t round = phases_ * s;
-    const auto here = std::find_if(by_host.begin(), by_host.end(), [&](const auto& list) { return has(list, device_); });
+    const auto here =
+        std::find_if(by_host.begin(), by_host.end(), [&](const auto& list) { return has(list, device_); });
     const auto fewest = std::min_element(by_host.begin(), by_host.end(),
                                          [](const auto& a, const auto& b) { return a.size() < b.size(); });
     for (std::size_t i = 0; i < fewest->size(); ++i) {
