@@ -20,6 +20,7 @@ install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
         PATTERN control/wire.h EXCLUDE
         PATTERN annotation_samples.h EXCLUDE    # of tests
         PATTERN given_values.h EXCLUDE
+        PATTERN guarded_run.h EXCLUDE
         PATTERN kernel_cases.h EXCLUDE)
 
 configure_package_config_file(cmake/hspmdConfig.cmake.in ${PROJECT_BINARY_DIR}/hspmdConfig.cmake

@@ -44,7 +44,7 @@ kernels: reference
 """
 
 
-TWO_DEVICES = "format: hspmd-cluster/1\ndevice_types: {d: {}}\nnodes: [{name: a, type: d, devices: 2}]\n"
+TWO_DEVICES = "format: hspmd-cluster/1\ndevice_types: {d: {peak_tflops: {fp32: 1}}}\nnodes: [{name: a, type: d, devices: 2}]\n"
 
 
 def bad_strategies(folder):
@@ -161,7 +161,7 @@ def memory(folder):
     """check and train plan the same bytes: the evaluation, too."""
     def limited(gib):
         with open(f"{folder}/limit.yaml", "w") as file:
-            file.write("format: hspmd-cluster/1\ndevice_types: {d: {memory_gib: %r}}\nnodes: [{name: a, type: d, devices: 3}]\n" % gib)
+            file.write("format: hspmd-cluster/1\ndevice_types: {d: {peak_tflops: {fp32: 1}, memory_gib: %r}}\nnodes: [{name: a, type: d, devices: 3}]\n" % gib)
         with open(f"{folder}/limited.yaml", "w") as file:
             file.write(RUN.replace("global_batch: 2", "global_batch: 2, validation: short") + "eval: {every: 1}\ncluster: limit.yaml\n")
         return run("check", f"{folder}/limited.yaml"), run("train", f"{folder}/limited.yaml")

@@ -14,7 +14,8 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
-file(GLOB_RECURSE of_tests ${work}/prefix/include/*samples* ${work}/prefix/include/*given_values* ${work}/prefix/include/*_cases*)
+file(GLOB_RECURSE of_tests ${work}/prefix/include/*samples* ${work}/prefix/include/*given_values* ${work}/prefix/include/*_cases*
+     ${work}/prefix/include/*guarded*)
 if(of_tests)
   message(FATAL_ERROR "what only tests use must not be installed: ${of_tests}")
 endif()
