@@ -12,10 +12,16 @@ target_link_libraries(hspmd_all INTERFACE ${rooms})
 add_library(hspmd::hspmd ALIAS hspmd_all)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/hspmd)
-install(TARGETS hspmd_all ${rooms} ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
+install(TARGETS hspmd_all ${rooms} hspmd_ucx hspmd_grpc ${HSPMD_ATEN_LIBRARIES} EXPORT hspmd)
 install(EXPORT hspmd NAMESPACE hspmd:: FILE hspmdTargets.cmake DESTINATION ${package})
 install(TARGETS hspmd)
-install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY src/hspmd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+        PATTERN control/job.h EXCLUDE           # of the wire, whose headers stay here
+        PATTERN control/wire.h EXCLUDE
+        PATTERN annotation_samples.h EXCLUDE    # of tests
+        PATTERN given_values.h EXCLUDE
+        PATTERN guarded_run.h EXCLUDE
+        PATTERN kernel_cases.h EXCLUDE)
 
 configure_package_config_file(cmake/hspmdConfig.cmake.in ${PROJECT_BINARY_DIR}/hspmdConfig.cmake
                               INSTALL_DESTINATION ${package})

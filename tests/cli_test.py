@@ -5,6 +5,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -43,6 +44,9 @@ steps: 2
 strategy: strategy.yaml
 kernels: reference
 """
+
+
+TWO_DEVICES = "format: hspmd-cluster/1\ndevice_types: {d: {peak_tflops: {fp32: 1}}}\nnodes: [{name: a, type: d, devices: 2}]\n"
 
 
 def bad_strategies(folder):
@@ -94,6 +98,10 @@ def bad_runs(folder):
         (["--log.json", "/nowhere/log"], ["log.json", "written"]),
         (["--eval.every", "1"], ["data.validation"]),
         (["steps"], ["must belong to a flag"]),
+        (["--steps", "many", "--log.every", "1"], ["--steps must be an integer"]),
+        (["--strategy.pipelines.0.micro_batches", "0"], ["--strategy.pipelines[0].micro_batches must be an integer from 1"]),
+        (["--strategy.pipelines.0.stages.0.tp", "3"], ["strategy.yaml", "tp x cp must be the 2 devices"]),
+        (["--cluster", f"{folder}/two.yaml"], ["device 2 must be one of the cluster's 2"]),
         (["--steps"], ["must have a value"]),
         (["--steps", "-1"], ["hspmd: --steps must be"]),
         (["--format", "x"], ["--format must be"]),
@@ -101,11 +109,99 @@ def bad_runs(folder):
     for arguments, words in rows:
         expect(" ".join(arguments), run("train", f"{folder}/run.yaml", *arguments), 2, *words)
     os.mkfifo(f"{folder}/pipe")
-    expect("a pipe", run("train", f"{folder}/pipe"), 2, "must be a regular file")
+    expect("a pipe that nobody writes", run("train", f"{folder}/pipe"), 2, "somebody must write to this pipe")
+    expect("a device", run("check", "/dev/zero"), 2, "must be a file, a pipe or a terminal")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/socket")
+        expect("a socket", run("check", f"{folder}/socket"), 2, "must be a file, a pipe or a terminal")
     expect("no file", run("train", f"{folder}/none.yaml"), 2, "must exist")
     expect("a folder", run("train", folder), 2, "is a folder")
     expect("no command", run(), 2)
     expect("unknown command", run("fly"), 2)
+
+
+def one_line(path):
+    """The file again, as Python's json writes it: all on one line."""
+    with open(path) as file:
+        plan = json.load(file)
+    with open(path, "w") as file:
+        json.dump(plan, file)
+    return plan
+
+
+def plans(folder):
+    """What a plan file may say: check and train refuse alike, by file and key."""
+    expect("plan", run("plan", "expand", f"{folder}/strategy.yaml", "--model", "tiny", "-o", f"{folder}/plan.json"), 0)
+    plan = one_line(f"{folder}/plan.json")
+    with open(f"{folder}/planned.yaml", "w") as file:
+        file.write(RUN.replace("strategy: strategy.yaml", "plan: changed.json").replace("global_batch: 2", "global_batch: 2, validation: short") + "eval: {every: 1}\n")
+
+    def expect_plan(name, change, code, *words):
+        changed = json.loads(json.dumps(plan))
+        change(changed)
+        with open(f"{folder}/changed.json", "w") as file:
+            json.dump(changed, file)
+        expect(name + " (check)", run("check", f"{folder}/planned.yaml"), code, *words)
+        expect(name + " (train)", run("train", f"{folder}/planned.yaml"), code, *words)
+
+    up = "model.layers.1.mlp.up_proj.weight"
+    expect_plan("plan as it is", lambda p: None, 0)
+    expect_plan("unlike leaf", lambda p: p["tensors"].update({up + "/master": "{0-1: Dx2}"}), 0)
+    expect_plan("other weights", lambda p: p["tensors"].update({up: "{0-1: S0x2w3:1}", up.replace("up", "gate"): "{0-1: S0x2w3:1}", up.replace("up", "down"): "{0-1: S1x2w3:1}"}), 0)
+    expect_plan("typo", lambda p: p["tensors"].update({up.replace("up", "upp"): "{0-1: Dx2}"}), 2, "changed.json", "tensors." + up.replace("up", "upp"), f'"{up}"')
+    expect_plan("fewer pipelines", lambda p: p["reshards"].update({"head.input": "top S0 {0: | 2:}"}), 2, "changed.json", "reshards.head.input", "1 pipelines")
+    expect_plan("another device", lambda p: p["tensors"].update({up: "{7:}"}), 2, "changed.json", "tensors." + up, "7 is none of them")
+
+
+def paths(folder):
+    """In a file paths are beside it, on a flag in the working folder."""
+    os.mkdir(f"{folder}/work")
+    with open(f"{folder}/logged.yaml", "w") as file:
+        file.write(RUN + "log: {json: beside.jsonl}\n")
+    expect("log beside the file", run("train", "../logged.yaml", cwd=f"{folder}/work"), 0)
+    expect("log of a flag", run("train", "--log.json", "here.jsonl", "../run.yaml", cwd=f"{folder}/work"), 0)
+    expect("strategy of a flag", run("train", "--steps", "1", "../run.yaml", "--strategy", "../strategy.yaml", "--data.path", "../text", "--strategy.pipelines.0.micro_batches", "3", "--data.global_batch=3", cwd=f"{folder}/work"), 0, "micro-batches 3 x 1", "step 1/1")
+    expect("path of a flag", run("train", "../run.yaml", "--data.path", "text", cwd=f"{folder}/work"), 2, "--data.path", "must exist")
+    for name in ("beside.jsonl", "work/here.jsonl"):
+        if not os.path.exists(f"{folder}/{name}"):
+            FAULTS.append(f"paths: {name} must have been written")
+    with open(f"{folder}/kept.jsonl", "w") as file:
+        file.write("kept\n")
+    expect("bad run", run("train", f"{folder}/run.yaml", "--log.json", f"{folder}/kept.jsonl", "--data.sequence_length", "1000000"), 2)
+    if open(f"{folder}/kept.jsonl").read() != "kept\n":
+        FAULTS.append("a run that never began must leave the old log")
+
+
+def streams(folder):
+    """Pipes are read once, to their end; paths in them are in the working folder."""
+    for name, text in (("run", RUN), ("strategy", STRATEGY), ("cluster", TWO_DEVICES)):
+        result = subprocess.run([HSPMD, "check", "/dev/stdin"], input=text, capture_output=True, text=True, cwd=folder, timeout=60)
+        expect(f"check of a {name} on the standard input", result, 0, "ok")
+    script = '"$0" check <(cat run.yaml) <(sleep 0.3; cat strategy.yaml) && "$0" train --steps 1 <(cat run.yaml) --strategy <(cat strategy.yaml)'
+    result = subprocess.run(["bash", "-c", script, HSPMD], capture_output=True, text=True, cwd=folder, timeout=60)
+    expect("a shell's pipes", result, 0, ": ok", "step 1/1")
+    result = subprocess.run([HSPMD, "check", "/dev/stdin"], input=RUN + "stepz: 1\n", capture_output=True, text=True, cwd=folder, timeout=60)
+    expect("a fault on the standard input", result, 2, "/dev/stdin:8: stepz is not known")
+
+
+def memory(folder):
+    """check and train plan the same bytes: the evaluation, too."""
+    def limited(gib):
+        with open(f"{folder}/limit.yaml", "w") as file:
+            file.write("format: hspmd-cluster/1\ndevice_types: {d: {peak_tflops: {fp32: 1}, memory_gib: %r}}\nnodes: [{name: a, type: d, devices: 3}]\n" % gib)
+        with open(f"{folder}/limited.yaml", "w") as file:
+            file.write(RUN.replace("global_batch: 2", "global_batch: 2, validation: short") + "eval: {every: 1}\ncluster: limit.yaml\n")
+        return run("check", f"{folder}/limited.yaml"), run("train", f"{folder}/limited.yaml")
+
+    checked, trained = limited(0.001)
+    needs = [int(line.split("must hold ")[1].split()[0]) for line in checked.stderr.splitlines() if "must hold" in line]
+    if len(needs) != 3 or trained.returncode != 2:
+        FAULTS.append(f"memory: each of three devices needs too much: {checked.stderr}{trained.stderr}")
+        return
+    for name, result in zip(("check", "train"), limited((max(needs)) / 2**30)):
+        expect(f"{name} in just enough memory", result, 0)
+    for name, result in zip(("check", "train"), limited((max(needs) - 1) / 2**30)):
+        expect(f"{name} in a byte too little", result, 2, f"must hold {max(needs)} bytes", f"has {max(needs) - 1} ")
 
 
 def explain(folder):
@@ -139,6 +235,10 @@ def good(folder):
     expect("check", run("check", f"{folder}/strategy.yaml", "--model", "tiny"), 0, "ok")
     expect("check run", run("check", f"{folder}/run.yaml"), 0, "ok")
     expect("check examples", run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")), "--model", f"{ROOT}/examples/demo_model.json"), 0, "ok")
+    result = run("check", *sorted(f"{ROOT}/examples/{n}" for n in os.listdir(f"{ROOT}/examples") if n.endswith(".yaml")))
+    expect("check examples without a model", result, 0, "tiny Llama of 6 layers")
+    if not all(line.endswith(": ok") for line in result.stdout.splitlines()):
+        FAULTS.append(f"check without a model: every file must be ok: {result.stdout}")
     expect("print config", run("train", f"{folder}/run.yaml", "--print-config", "--optimizer.lr", "0.25"), 0, "0.25")
     os.symlink("/dev/null", f"{folder}/device")
     log = f"{folder}/log.jsonl"
@@ -168,6 +268,12 @@ def good(folder):
     expect("bad plan", run("train", f"{folder}/run.yaml", "--plan", f"{folder}/bad.json"), 2, "bad.json")
 
 
+def caught(pid):
+    """The signals that a process has a handler for, a bit each."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(line for line in file if line.startswith("SigCgt")).split()[1], 16)
+
+
 def runtime_failures(folder):
     expect("non-finite loss", run("train", f"{folder}/run.yaml", "--optimizer.lr", "1e5", "--optimizer.clip_norm", "0", "--steps", "30"), 1, "must be finite", "appeared")
     process = subprocess.Popen([HSPMD, "train", f"{folder}/run.yaml", "--steps", "100000"], stdout=subprocess.PIPE, text=True)
@@ -178,18 +284,29 @@ def runtime_failures(folder):
     process.communicate(timeout=60)
     if process.returncode != 130:
         FAULTS.append(f"Ctrl-C: exit {process.returncode} (wanted 130)")
+    for early in (signal.SIGINT, signal.SIGTERM):  # as soon as the program itself has begun
+        process = subprocess.Popen([HSPMD, "train", f"{folder}/run.yaml", "--steps", "100000"], stdout=subprocess.DEVNULL)
+        while not caught(process.pid) & (1 << (early - 1)):
+            time.sleep(0.001)
+        process.send_signal(early)
+        if process.wait(60) != 130:
+            FAULTS.append(f"an early {early.name}: exit {process.returncode} (wanted 130)")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/bad")
-        for name, text in (("strategy.yaml", STRATEGY), ("run.yaml", RUN), ("text", "The quick brown fox. " * 40)):
+        for name, text in (("strategy.yaml", STRATEGY), ("run.yaml", RUN), ("two.yaml", TWO_DEVICES), ("text", "The quick brown fox. " * 40), ("short", "The lazy dog sleeps, and so on, and so on.")):
             with open(f"{folder}/{name}", "w") as file:
                 file.write(text)
         good(folder)
         bad_strategies(folder)
         bad_runs(folder)
         explain(folder)
+        plans(folder)
+        paths(folder)
+        streams(folder)
+        memory(folder)
         runtime_failures(folder)
     print("\n".join(FAULTS) if FAULTS else "all commands behaved")
     sys.exit(1 if FAULTS else 0)

@@ -1,5 +1,5 @@
-# A room includes only what its arrow reaches; only runtime/kernels sees libtorch and BLAS; no file names a place that
-# exists on one machine alone.
+# A room includes only what its arrow reaches; only runtime/kernels sees libtorch and BLAS, only runtime/transport UCX,
+# only control gRPC; no file names a place that exists on one machine alone.
 #   cmake -DSOURCE=DIR -DARROWS=FILE -P include_rules_test.cmake      FILE holds NAME|FOLDER|room,room a line
 cmake_minimum_required(VERSION 3.25)
 
@@ -49,6 +49,10 @@ foreach(path IN LISTS sources)
   foreach(include IN LISTS includes)
     if(include MATCHES "<(ATen|torch|c10|cblas)" AND NOT room STREQUAL "kernels")
       list(APPEND faults "${path}: only runtime/kernels may include libtorch or BLAS: ${include}")
+    elseif(include MATCHES "<uc[pst]/" AND NOT room STREQUAL "transport")
+      list(APPEND faults "${path}: only runtime/transport may include UCX: ${include}")
+    elseif(include MATCHES "<(grpc|google)" AND NOT room STREQUAL "control")
+      list(APPEND faults "${path}: only control may include gRPC: ${include}")
     elseif(include MATCHES "\"hspmd/([^\"]*)\"")
       set(included ${CMAKE_MATCH_1})
       find_room(${included} other)

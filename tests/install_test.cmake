@@ -14,7 +14,13 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
+file(GLOB_RECURSE of_tests ${work}/prefix/include/*samples* ${work}/prefix/include/*given_values* ${work}/prefix/include/*_cases*
+     ${work}/prefix/include/*guarded*)
+if(of_tests)
+  message(FATAL_ERROR "what only tests use must not be installed: ${of_tests}")
+endif()
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${work}/build -G Ninja -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${work}/prefix)
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/consumer)
+run(${work}/build/identity)
 run(${work}/prefix/bin/hspmd --version)

@@ -9,6 +9,7 @@
 namespace hspmd {
 namespace {
 
+using testing::larger_model;
 using testing::RandomStrategies;
 using testing::run_llama;
 using testing::RunResult;
@@ -29,15 +30,18 @@ void expect_equal(const RunResult& one, const RunResult& many, double tolerance)
   }
 }
 
-void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
+void expect_law(const Strategy& strategy, const LlamaConfig& model) {
   SCOPED_TRACE(picture(strategy));
   RunSetting setting;
-  setting.model = small_model(tied);
+  setting.model = model;
   const RunResult one = run_llama(one_device(4, strategy.global_batch(), 2), setting);
 
   const RunResult many = run_llama(strategy, setting);
 
   expect_equal(one, many, 1e-9);
+}
+void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
+  expect_law(strategy, small_model(tied));
 }
 
 #ifdef HSPMD_HAS_ATEN
@@ -70,6 +74,20 @@ TEST(Law3, TensorParallelThree) {
 TEST(Law3, PipelineParallel) {
   expect_law({"pp", ScheduleKind::kOneFOneB, {{{1, 1, 2}, {stage({0}, 0, 1, 1), stage({1}, 1, 4, 1)}}}},
              TiedEmbeddings::kYes);
+}
+TEST(Law3, LargeTensorsOverThree) {
+  const LlamaConfig model = larger_model(TiedEmbeddings::kNo);
+  expect_law({"dp 3",
+              ScheduleKind::kOneFOneB,
+              {{{1}, {stage({0}, 0, 4, 1)}}, {{1}, {stage({1}, 0, 4, 1)}}, {{1}, {stage({2}, 0, 4, 1)}}}},
+             model);
+  expect_law({"cp 3", ScheduleKind::kOneFOneB, {{{2}, {stage({2, 0, 1}, 0, 4, 1)}}}}, model);
+  expect_law({"unlike",
+              ScheduleKind::kZeroBubble,
+              {{{1, 1}, {stage({0, 1, 2}, 0, 4, 3)}},
+               {{1}, {stage({3, 4}, 0, 2, 2), stage({5}, 2, 4, 1)}},
+               {{2}, {stage({6, 7}, 0, 4, 1)}}}},
+             larger_model(TiedEmbeddings::kYes));
 }
 TEST(Law3, ZeroBubble) {
   expect_law({"zb",

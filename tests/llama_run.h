@@ -27,6 +27,7 @@ struct RunSetting {
   int steps = 10;
   Precision precision = Precision::kFp64;
   Backend backend = Backend::kReference;
+  std::string interface;  // between hosts
 };
 
 // Sequence i of step t is the same under every strategy; pipelines take the batch in order. Some targets are masked.
@@ -88,6 +89,7 @@ inline RunResult run_llama(const Strategy& strategy, const RunSetting& setting, 
   for (const PipelineSpec& pipeline : strategy.pipelines)
     options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.timeout_s = 30;
+  options.interface = setting.interface;
   const Cluster cluster = Cluster::uniform(8);
   const auto made =
       rendezvous == nullptr

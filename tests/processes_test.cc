@@ -45,13 +45,18 @@ double difference(const RunResult& one, const TrainState& here) {
   return most;
 }
 
-void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
+enum class Where { kOneHost, kTwoHosts };
+
+// Two hosts: every other rank says that it is on the second; they reach each other over the loopback.
+void expect_law(const Strategy& strategy, const LlamaConfig& model, Where where = Where::kOneHost) {
   SCOPED_TRACE(picture(strategy));
   RunSetting setting;
-  setting.model = small_model(tied);
+  setting.model = model;
+  setting.interface = "lo";
   const RunResult one = run_llama(one_device(testing::kLayers, strategy.global_batch(), 2), setting);
 
   const std::vector<int> codes = fork_ranks(static_cast<int>(strategy.devices().size()), [&](Rendezvous& rendezvous) {
+    if (where == Where::kTwoHosts) setenv("HSPMD_HOST", rendezvous.rank() % 2 == 0 ? "a" : "b", 1);
     double most = 0;
     const RunResult here =
         run_llama(strategy, setting, &rendezvous, [&](const TrainState& state) { most = difference(one, state); });
@@ -64,7 +69,27 @@ void expect_law(const Strategy& strategy, TiedEmbeddings tied) {
 }
 
 TEST(Processes, OneDeviceAlone) {
-  expect_law(one_device(testing::kLayers, 3, 2), TiedEmbeddings::kNo);
+  expect_law(one_device(testing::kLayers, 3, 2), small_model(TiedEmbeddings::kNo));
+}
+
+TEST(Processes, LargeTensorsOverTwoHosts) {
+  expect_law({"unlike",
+              ScheduleKind::kOneFOneB,
+              {{{1, 1}, {stage({0, 1, 2}, 0, 4, 3)}},
+               {{1}, {stage({3, 4}, 0, 2, 2), stage({5}, 2, 4, 1)}},
+               {{2}, {stage({6, 7}, 0, 4, 1)}}}},
+             testing::larger_model(TiedEmbeddings::kYes), Where::kTwoHosts);
+}
+
+TEST(Processes, Law3HoldsForRandomStrategiesOverTwoHosts) {
+  RandomStrategies family(12);
+  const char* fewer = std::getenv("HSPMD_LAW3_STRATEGIES");
+  const int strategies = fewer == nullptr ? 10 : std::atoi(fewer);
+  for (int i = 0; i < strategies; ++i) {
+    const Strategy strategy = family.next();
+    expect_law(strategy, small_model(family.draw_tied()), Where::kTwoHosts);
+    if (HasFailure()) return;
+  }
 }
 
 TEST(Processes, Law3HoldsForRandomStrategies) {
@@ -73,7 +98,7 @@ TEST(Processes, Law3HoldsForRandomStrategies) {
   const int strategies = fewer == nullptr ? 20 : std::atoi(fewer);
   for (int i = 0; i < strategies; ++i) {
     const Strategy strategy = family.next();
-    expect_law(strategy, family.draw_tied());
+    expect_law(strategy, small_model(family.draw_tied()));
     if (HasFailure()) return;
   }
 }

@@ -36,6 +36,12 @@ Strategy two_pipelines() {
   return {"two", ScheduleKind::kOneFOneB, {{{2, 1}, {a}}, {{1, 1, 1}, {b, c}}}};
 }
 
+#ifdef HSPMD_HAS_ATEN
+constexpr Backend kFast = Backend::kAten;
+#else
+constexpr Backend kFast = Backend::kReference;
+#endif
+
 struct Built {
   Graph graph;
   Plan plan;
@@ -154,6 +160,23 @@ TEST(Runtime, AModelThatDoesNotFitIsRefused) {
 
   EXPECT_THROW(DeviceRun(built.graph, built.plan, strategy.devices(), built.options, cluster), InvalidArgument);
   EXPECT_FALSE(check({&built.graph, &built.plan, &strategy, &cluster, 8, 4}).empty());
+}
+
+TEST(Runtime, CheckCountsTheMemoryThatARunPlans) {
+  const Strategy strategy = two_pipelines();
+  for (const Backend backend : {Backend::kReference, kFast, Backend::kPaced}) {
+    const Built built = build(strategy, backend);
+    const Cluster unlimited = slow_cluster(1e9, 0);
+    const DeviceRun run(built.graph, built.plan, strategy.devices(), built.options, unlimited);
+    const std::size_t most = *std::max_element(run.memory_bytes().begin(), run.memory_bytes().end());
+    for (const std::size_t limit : {most, most - 1}) {
+      const Cluster cluster = slow_cluster(1e9, static_cast<double>(limit));
+      CheckRequest request{&built.graph, &built.plan, &strategy, &cluster, 8, 4};
+      request.workspace = [&](const BoundCompute& b) { return workspace_bytes(backend, Precision::kFp32, b); };
+
+      EXPECT_EQ(check(request).empty(), limit == most);
+    }
+  }
 }
 
 TEST(Runtime, CheckProvesGoodPlansAndNamesBadOnes) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -18,10 +19,12 @@ namespace {
 
 constexpr int kDone = 0, kFailed = 1, kWrongInput = 2, kInterrupted = 130;
 
+std::atomic<bool> stepping{false};
 std::atomic<bool> interrupted{false};
 
+// Once a run is under way, it ends its step first; a second Ctrl-C does not wait for that.
 extern "C" void on_interrupt(int) {
-  if (interrupted.exchange(true)) _exit(kInterrupted);  // a second Ctrl-C does not wait for the step
+  if (!stepping || interrupted.exchange(true)) _exit(kInterrupted);
 }
 
 void say(const std::string& line) {
@@ -55,22 +58,23 @@ struct TrainArguments {
 int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
   std::vector<Override> overrides = overrides_of(rest);
   const auto absolute = [](const std::string& path) { return word_text(std::filesystem::absolute(path).string()); };
-  if (!arguments.strategy.empty()) overrides.push_back({"strategy", absolute(arguments.strategy)});
-  if (!arguments.plan.empty()) overrides.push_back({"plan", absolute(arguments.plan)});
-  const TrainConfig config = load_train_config(arguments.file, overrides);
+  // Before the others, which may reach into the strategy.
+  if (!arguments.plan.empty()) overrides.insert(overrides.begin(), {"plan", absolute(arguments.plan)});
+  if (!arguments.strategy.empty()) overrides.insert(overrides.begin(), {"strategy", absolute(arguments.strategy)});
+  const ConfigNode run = load_run(arguments.file, overrides);
+  const TrainConfig config = read_train_config(run);
   if (arguments.print_config) {
-    std::cout << print_train_config(arguments.file, overrides);
+    std::cout << print_train_config(run);
     return kDone;
   }
   const std::int64_t steps = config.steps;
+  const std::int64_t last = config.last_step();
   const std::string model = config.model_name;
   const double parameters = static_cast<double>(config.model.parameters());
   Trainer trainer(config);
   say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
                   trainer.data_tokens(), trainer.strategy().devices().size()));
   std::cout << picture(trainer.strategy());
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   const std::string clear = terminal ? "\r\033[K" : "";
   Trainer::Listeners listeners;
@@ -78,11 +82,12 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   listeners.note = [&](const std::string& text) { say(clear + text); };
   listeners.progress = [&](const StepRecord& record) {
     if (!terminal) return;
-    const double left = static_cast<double>(steps - record.step) * record.step_s;
+    const double left = static_cast<double>(last - record.step) * record.step_s;
     std::cout << clear
               << fmt::format("step {}/{}  loss {:.4f}  about {:.0f} s to go", record.step, steps, record.loss, left)
               << std::flush;
   };
+  stepping = true;
   const Finish finish = trainer.run(interrupted, listeners);
   if (terminal) std::cout << clear;
   if (finish == Finish::kDone) return kDone;
@@ -98,51 +103,106 @@ struct CheckArguments {
   bool print = false;
 };
 
-std::vector<std::string> check_file(const std::string& path, const CheckArguments& arguments) {
-  const ConfigNode root = load_config(path);
-  const auto format = root.is_map() ? root.find("format") : std::nullopt;
-  const std::string kind = format ? format->text() : "";
-  if (kind == "hspmd-cluster/1") {
-    (void)load_cluster(path);
-    return {};
-  }
+// What a file asks to be checked.
+struct Checked {
   LlamaConfig model;
   Strategy strategy;
   std::optional<PlanFile> plan;
   std::optional<Cluster> cluster;
   OptimizerConfig optimizer;
-  std::int64_t length = arguments.sequence_length;
-  std::size_t float_bytes = 4;
-  // A file of neither kind is read as what --model suggests, so that the complaint names the kind that was meant.
-  if (kind == "hspmd-strategy/1" || (kind != "hspmd-train/1" && !arguments.model.empty())) {
-    if (arguments.model.empty())
-      invalid("{}: a strategy must be checked for a model: add --model PRESET or --model DIR", path);
-    model = load_model(arguments.model);
-    strategy = load_strategy(path);
+  std::int64_t sequence_length = 128;
+  Precision precision = Precision::kFp32;
+  Backend backend = Backend::kAten;
+  bool evaluates = false;
+  std::string note;  // what was assumed
+};
+
+// Where nobody names a model: a tiny Llama of as many layers as the strategy has.
+LlamaConfig model_for(const Strategy& strategy) {
+  LlamaConfig model = llama_preset("tiny");
+  model.layers = 1;
+  for (const PipelineSpec& pipeline : strategy.pipelines) {
+    for (const StageSpec& stage : pipeline.stages) model.layers = std::max(model.layers, stage.layers.end);
+  }
+  return model;
+}
+
+Checked read_strategy_to_check(const ConfigNode& root, const CheckArguments& arguments) {
+  Checked checked;
+  checked.strategy = named_after(read_strategy(root), root.file());
+  checked.sequence_length = arguments.sequence_length;
+  if (arguments.model.empty()) {
+    checked.model = model_for(checked.strategy);
+    checked.note = fmt::format("checked for a tiny Llama of {} layers; --model names another", checked.model.layers);
   } else {
-    const TrainConfig config = load_train_config(path, {});
-    model = config.model;
-    strategy = strategy_of(config);
-    plan = config.plan;
-    cluster = config.cluster;
-    optimizer = config.optimizer;
-    length = config.data.sequence_length;
-    float_bytes = element_bytes(config.precision);
+    checked.model = load_model(arguments.model);
   }
-  if (!arguments.cluster.empty()) cluster = load_cluster(arguments.cluster);
-  std::vector<std::string> found = problems(strategy, model.layers);
+  return checked;
+}
+
+Checked read_run_to_check(const ConfigNode& root) {
+  const TrainConfig config = read_train_config(root);
+  Checked checked;
+  checked.model = config.model;
+  checked.strategy = strategy_of(config);
+  checked.plan = config.plan;
+  checked.cluster = config.cluster;
+  checked.optimizer = config.optimizer;
+  checked.sequence_length = config.data.sequence_length;
+  checked.precision = config.precision;
+  checked.backend = config.backend;
+  checked.evaluates = config.eval_every > 0;
+  return checked;
+}
+
+std::vector<std::string> find_problems(const Checked& checked, const CheckArguments& arguments) {
+  const Strategy& strategy = checked.strategy;
+  std::vector<std::string> found = problems(strategy, checked.model.layers);
+  if (found.empty() && checked.cluster) found = problems(strategy, *checked.cluster);
   if (!found.empty()) return found;
-  if (cluster && strategy.devices().back() >= cluster->device_count()) {
-    return {fmt::format("device {} must be one of the cluster's {} devices", strategy.devices().back(),
-                        cluster->device_count())};
+  const StepProgram built = build_step(checked.model, strategy, checked.optimizer, checked.plan);
+  const StepProgram evaluation =
+      checked.evaluates ? build_evaluation(checked.model, strategy, checked.plan) : StepProgram{};
+  const Cluster links = checked.cluster ? *checked.cluster : Cluster::uniform(strategy.devices().back() + 1);
+  CheckRequest request;
+  request.graph = &built.graph;
+  request.plan = &built.plan;
+  request.strategy = &strategy;
+  request.cluster = &links;
+  request.sequence_length = checked.sequence_length;
+  request.float_bytes = element_bytes(checked.precision);
+  // Without memory limits nobody asks.
+  if (checked.cluster) {
+    request.workspace = [&](const BoundCompute& bound) {
+      return workspace_bytes(checked.backend, checked.precision, bound);
+    };
   }
-  const StepProgram built = build_step(model, strategy, optimizer, plan);
-  const Cluster links = cluster ? *cluster : Cluster::uniform(strategy.devices().back() + 1);
-  found = check({&built.graph, &built.plan, &strategy, &links, length, float_bytes});
+  if (checked.evaluates) {
+    request.evaluation = &evaluation.graph;
+    request.evaluation_plan = &evaluation.plan;
+  }
+  found = check(request);
   if (arguments.print && found.empty()) {
     for (const Device device : strategy.devices())
       std::cout << to_string(specialize(built.graph, built.plan, device, strategy.schedule)) << "\n";
   }
+  return found;
+}
+
+std::vector<std::string> check_file(const std::string& path, const CheckArguments& arguments) {
+  const ConfigNode root = load_config(path);
+  const auto format = root.is_map() ? root.find("format") : std::nullopt;
+  const std::string kind = format ? format->text() : "";
+  if (kind == "hspmd-cluster/1") {
+    (void)read_cluster(root);
+    return {};
+  }
+  // A file of neither kind is read as what --model suggests, so that the complaint names the kind that was meant.
+  const bool strategy = kind == "hspmd-strategy/1" || (kind != "hspmd-train/1" && !arguments.model.empty());
+  Checked checked = strategy ? read_strategy_to_check(root, arguments) : read_run_to_check(root);
+  if (!arguments.cluster.empty()) checked.cluster = load_cluster(arguments.cluster);
+  std::vector<std::string> found = find_problems(checked, arguments);
+  if (found.empty() && !checked.note.empty()) std::cerr << path << ": " << checked.note << "\n";
   return found;
 }
 
@@ -250,8 +310,25 @@ int expand_plan(const ExpandArguments& arguments) {
   return kDone;
 }
 
+// CLI11 would take the value of a flag that it does not know for the run file: --steps 20 becomes --steps=20.
+std::vector<std::string> joined_flags(std::vector<std::string> words, const CLI::App& command) {
+  if (words.empty() || words.front() != command.get_name()) return words;
+  std::vector<std::string> joined;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool unknown = words[i].starts_with("--") && words[i].find('=') == std::string::npos &&
+                         command.get_option_no_throw(words[i]) == nullptr;
+    if (unknown && i + 1 < words.size()) {
+      joined.push_back(words[i] + "=" + words[i + 1]);
+      ++i;
+    } else {
+      joined.push_back(words[i]);
+    }
+  }
+  return joined;
+}
+
 int run(int argc, char** argv) {
-  CLI::App app{"HSPMD: training on unlike devices"};
+  CLI::App app{"HSPMD: training on unlike devices", "hspmd"};
   app.set_version_flag("--version", std::string("hspmd ") + kVersion);
   app.require_subcommand(1);
 
@@ -266,7 +343,8 @@ int run(int argc, char** argv) {
   CheckArguments check_arguments;
   CLI::App* check_command = app.add_subcommand("check", "Prove that a run or strategy works: `ok`, or every problem");
   check_command->add_option("files", check_arguments.files, "run, strategy or cluster files")->required();
-  check_command->add_option("--model", check_arguments.model, "preset or Hugging Face config, for strategies");
+  check_command->add_option("--model", check_arguments.model,
+                            "preset or Hugging Face config, for strategies; without it a tiny Llama");
   check_command->add_option("--cluster", check_arguments.cluster, "cluster file: memory limits");
   check_command->add_option("--sequence-length", check_arguments.sequence_length, "for strategies")
       ->check(CLI::Range(1, 1 << 20));
@@ -291,7 +369,9 @@ int run(int argc, char** argv) {
   expand_command->add_option("-o,--output", expand_arguments.out, "file; standard output without it");
 
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = joined_flags({argv + 1, argv + argc}, *train_command);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? kDone : kWrongInput;
@@ -306,6 +386,8 @@ int run(int argc, char** argv) {
 }  // namespace hspmd
 
 int main(int argc, char** argv) {
+  std::signal(SIGINT, hspmd::on_interrupt);
+  std::signal(SIGTERM, hspmd::on_interrupt);
   try {
     return hspmd::run(argc, argv);
   } catch (const hspmd::InvalidArgument& error) {

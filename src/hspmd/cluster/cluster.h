@@ -15,6 +15,8 @@
 
 namespace hspmd {
 
+class ConfigNode;
+
 struct Link {
   double bytes_per_s = 100e9;
   double latency_s = 1e-6;
@@ -65,6 +67,7 @@ class Cluster {
 };
 
 // Reads and writes `hspmd-cluster/1`. Throws InvalidArgument with file, line, key, value and what is allowed.
+[[nodiscard]] Cluster read_cluster(const ConfigNode& root);
 [[nodiscard]] Cluster load_cluster(const std::string& path);
 [[nodiscard]] Cluster parse_cluster(const std::string& text, const std::string& file_name);
 [[nodiscard]] std::string to_string(const Cluster& cluster);

@@ -1,5 +1,6 @@
 // `hspmd-cluster/1`: reading and writing.
 #include <sstream>
+#include <string_view>
 
 #include "hspmd/base/errors.h"
 #include "hspmd/cluster/cluster.h"
@@ -31,19 +32,21 @@ DeviceType read_type(const std::string& name, const ConfigNode& node) {
   return type;
 }
 
+}  // namespace
+
 Cluster read_cluster(const ConfigNode& root) {
   expect_format(root, "hspmd-cluster/1");
   root.expect_keys({"format", "device_types", "nodes"});
   std::vector<DeviceType> types;
   const ConfigNode named = root.at("device_types");
-  for (const std::string& name : named.keys()) types.push_back(read_type(name, named.at(name)));
+  const std::vector<std::string> names = named.keys();
+  for (const std::string& name : names) types.push_back(read_type(name, named.at(name)));
+  const std::vector<std::string_view> known(names.begin(), names.end());
   std::vector<ClusterNode> nodes;
   for (const ConfigNode& item : root.at("nodes").list()) {
     item.expect_keys({"name", "type", "devices", "link", "nic"});
     ClusterNode node;
     node.name = item.at("name").text();
-    std::vector<std::string_view> known;
-    for (const DeviceType& type : types) known.push_back(type.name);
     const std::string type = item.at("type").choice(known);
     while (types[static_cast<std::size_t>(node.type)].name != type) ++node.type;
     node.devices = static_cast<int>(item.at("devices").integer(1, 1 << 20));
@@ -54,8 +57,6 @@ Cluster read_cluster(const ConfigNode& root) {
   }
   return {std::move(types), std::move(nodes)};
 }
-
-}  // namespace
 
 Cluster load_cluster(const std::string& path) {
   return read_cluster(load_config(path));

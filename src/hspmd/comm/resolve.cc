@@ -3,6 +3,8 @@
 //   aligned    first the bottom tiers, then the top tier (or the other way round), where both differ
 //   paired     senders pair with requirers by index, as collectives need
 //   balanced   BSR, its senders chosen to finish first
+//
+// Whose copies would not be one sum, bit by bit, loses whatever its time.
 #include <algorithm>
 
 #include "hspmd/comm/assign.h"
@@ -10,6 +12,7 @@
 #include "hspmd/comm/bounds.h"
 #include "hspmd/comm/classify.h"
 #include "hspmd/comm/comm_plan.h"
+#include "hspmd/comm/one_sum.h"
 #include "hspmd/comm/price.h"
 
 namespace hspmd {
@@ -110,7 +113,7 @@ class Resolver {
       CommPlan plan = direct({r_.from, &middle, r_.shape, r_.element_bytes});
       CommPlan rest = direct({&middle, r_.to, r_.shape, r_.element_bytes});
       std::move(rest.stages.begin(), rest.stages.end(), std::back_inserter(plan.stages));
-      keep_faster(best, priced(std::move(plan)));
+      if (comm::one_sum(plan, r_)) keep_faster(best, priced(std::move(plan)));
     }
     keep_faster(best, direct(r_));
     return std::move(*best);
@@ -139,20 +142,29 @@ class Resolver {
     const Overlay overlay = comm::overlay(*r.from, *r.to, r.shape);
     const Naming naming = naming_of(*r.from, *r.to);
     std::optional<CommPlan> best;
+    std::optional<CommPlan> split_sums;  // only if there is no other
     bool one_stage = false;
+    const auto compete = [&](CommPlan plan) {
+      const bool better = !best || plan.finish_s < best->finish_s * (1 - 1e-9);
+      if (!better) return;
+      if (comm::one_sum(plan, r)) {
+        best = std::move(plan);
+      } else {
+        keep_faster(split_sums, std::move(plan));
+      }
+    };
     for (const comm::AssignPolicy policy : comm::policies(overlay)) {
       // Where nothing is reduced in order to be copied, it matters not where.
       if (one_stage && policy.reducers == comm::AssignPolicy::Reducers::kDestination) continue;
       const Assignment assignment = comm::assign(overlay, r.element_bytes, policy);
       one_stage = assignment.copies.empty();
-      keep_faster(best, priced(staged(r, assignment, moves_of(comm::paired(assignment.jobs)), naming)));
+      compete(priced(staged(r, assignment, moves_of(comm::paired(assignment.jobs)), naming)));
       const bool choice = std::any_of(assignment.jobs.begin(), assignment.jobs.end(),
                                       [](const comm::Job& j) { return j.holders.size() > 1; });
       if (choice)
-        keep_faster(best, priced(staged(r, assignment, moves_of(comm::balanced(assignment.jobs, links_).sent),
-                                        Naming::kBatch)));
+        compete(priced(staged(r, assignment, moves_of(comm::balanced(assignment.jobs, links_).sent), Naming::kBatch)));
     }
-    return std::move(*best);
+    return std::move(best ? *best : *split_sums);
   }
 
   // Annotations between the two: the bottom tiers of one under the top of the other.

@@ -6,6 +6,7 @@
 #include "hspmd/annotation/annotation_samples.h"
 #include "hspmd/comm/comm_plan.h"
 #include "hspmd/comm/interpret.h"
+#include "hspmd/comm/one_sum.h"
 
 namespace hspmd {
 namespace {
@@ -60,6 +61,7 @@ void expect_law(const Annotation& from, const Annotation& to, const Shape& shape
   expect_means_the_same(plan, from, to, shape);
   expect_participants(plan);
   expect_bytes_add_up(plan);
+  ASSERT_TRUE(comm::one_sum(plan, {&from, &to, shape})) << to_string(plan);
   ASSERT_GE(plan.bytes, plan.lower_bound_bytes) << to_string(plan);
   ASSERT_GE(plan.finish_s, plan.finish_bound_s * (1 - 1e-9)) << to_string(plan);
 }

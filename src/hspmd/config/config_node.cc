@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/config/file_text.h"
 
 namespace hspmd {
 namespace {
 
-constexpr std::uintmax_t kMaxFileBytes = 64U << 20;
 constexpr std::size_t kMaxNesting = 100;
 constexpr std::size_t kMaxValues = 1U << 20;
 
@@ -31,26 +30,14 @@ std::string escaped(char c) {
   return c == '\n' ? "\\n" : c == '\t' ? "\\t" : fmt::format("\\u{:04x}", static_cast<unsigned>(c));
 }
 
-// yaml-cpp recurses: what nests too deeply is refused before it is parsed.
-void check_nesting(const std::string& text, const std::string& name) {
-  std::size_t depth = 0;
-  std::size_t dashes = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '[' || c == '{') ++depth;
-    if ((c == ']' || c == '}') && depth > 0) --depth;
-    const bool dash = (c == '-' || c == '?' || c == ':') && i + 1 < text.size() && text[i + 1] == ' ';
-    if (dash) ++dashes;
-    if (c == '\n') dashes = 0;
-    if (depth > kMaxNesting || dashes > kMaxNesting)
-      invalid("{}: a file may nest at most {} levels", name, kMaxNesting);
-  }
+[[noreturn]] void refuse_nesting(const std::string& name, int line) {
+  invalid("{}:{}: a file may nest at most {} levels", name, line, kMaxNesting);
 }
 
 // YAML's parser shares what an alias names, even with a list that holds itself: walking it shows what it expands to.
 void check_values(const YAML::Node& node, const std::string& name, std::size_t depth, std::size_t& values) {
   const int line = node.Mark().line + 1;
-  if (depth > kMaxNesting) invalid("{}:{}: a file may nest at most {} levels", name, line, kMaxNesting);
+  if (depth > kMaxNesting) refuse_nesting(name, line);
   if (++values > kMaxValues) invalid("{}:{}: a file may hold at most {} values", name, line, kMaxValues);
   if (node.IsSequence()) {
     for (const auto& item : node) check_values(item, name, depth + 1, values);
@@ -89,8 +76,12 @@ std::string join_surrogates(const std::string& text) {
   return joined_text;
 }
 
-// Listens to a parser without keeping what it says.
-class Passing : public YAML::EventHandler {
+// Listens to a parser without keeping what it says. yaml-cpp recurses: what nests too deeply is refused as it is met.
+class Listener : public YAML::EventHandler {
+ public:
+  explicit Listener(const std::string& name) : name_(name) {}
+
+ private:
   using Mark = YAML::Mark;
   using Style = YAML::EmitterStyle::value;
   void OnDocumentStart(const Mark&) override {}
@@ -98,18 +89,24 @@ class Passing : public YAML::EventHandler {
   void OnNull(const Mark&, YAML::anchor_t) override {}
   void OnAlias(const Mark&, YAML::anchor_t) override {}
   void OnScalar(const Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const Mark&, const std::string&, YAML::anchor_t, Style) override {}
-  void OnMapEnd() override {}
+  void OnSequenceStart(const Mark& at, const std::string&, YAML::anchor_t, Style) override { enter(at); }
+  void OnSequenceEnd() override { --depth_; }
+  void OnMapStart(const Mark& at, const std::string&, YAML::anchor_t, Style) override { enter(at); }
+  void OnMapEnd() override { --depth_; }
+  void enter(const Mark& at) {
+    if (++depth_ > kMaxNesting) refuse_nesting(name_, at.line + 1);
+  }
+
+  const std::string& name_;
+  std::size_t depth_ = 0;
 };
 
 // YAML::Load stops after the first document, and YAML::LoadAll never does where a stray comma follows.
 void check_single(const std::string& text, const std::string& name) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
-  Passing passing;
-  if (parser.HandleNextDocument(passing) && parser.HandleNextDocument(passing)) {
+  Listener listener(name);
+  if (parser.HandleNextDocument(listener) && parser.HandleNextDocument(listener)) {
     invalid("{}: a file must hold one document; more follows its end", name);
   }
 }
@@ -128,14 +125,14 @@ YAML::Node read_document(const std::string& text, const std::string& name) {
 }
 
 // The place for a flag's value below a map, or at an index of a list.
-YAML::Node child_of(YAML::Node& node, const std::string& key, const std::string& dotted) {
+YAML::Node child_of(YAML::Node& node, const std::string& key, const std::string& flag) {
   if (node.IsMap()) return node[key];
   if (!node.IsSequence())
-    invalid("--{}: what holds {} must be a map or a list; the file has another value there", dotted, key);
+    invalid("{}: what holds {} must be a map or a list; the file has another value there", flag, one_line(key));
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
   const bool whole = error == std::errc{} && end == key.data() + key.size();
-  if (!whole || index >= node.size()) invalid("--{}: {} must be an index below {}", dotted, key, node.size());
+  if (!whole || index >= node.size()) invalid("{}: {} must be an index below {}", flag, one_line(key), node.size());
   return node[index];
 }
 
@@ -156,24 +153,45 @@ std::size_t edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+const Origin* ConfigNode::origin() const {
+  std::string dotted;  // pipelines[0].stages as pipelines.0.stages
+  for (const char c : key_) {
+    if (c != ']') dotted += c == '[' ? '.' : c;
+  }
+  const Origin* nearest_above = nullptr;
+  for (const Origin& origin : *origins_) {
+    const bool above = dotted == origin.key || dotted.starts_with(origin.key + ".");
+    if (above && (nearest_above == nullptr || origin.key.size() > nearest_above->key.size())) nearest_above = &origin;
+  }
+  return nearest_above;
+}
+
 std::string ConfigNode::where() const {
-  if (given_by_flag()) return "--" + one_line(key_);
+  const Origin* other = origin();
+  if (other != nullptr && other->file.empty()) return "--" + one_line(key_);
   const int line = node_.IsDefined() ? node_.Mark().line : -1;
-  const std::string place = line >= 0 ? fmt::format("{}:{}", file_, line + 1) : file_;
-  return key_.empty() ? place : fmt::format("{}: {}", place, one_line(key_));
+  const std::string place = line >= 0 ? fmt::format("{}:{}", file(), line + 1) : file();
+  const std::string key = other == nullptr ? key_ : key_.substr(std::min(key_.size(), other->key.size() + 1));
+  return key.empty() ? place : fmt::format("{}: {}", place, one_line(key));
 }
 
-bool ConfigNode::given_by_flag() const {
-  return std::any_of(flags_.begin(), flags_.end(), [&](const std::string& flag) {
-    return key_.starts_with(flag) &&
-           (key_.size() == flag.size() || key_[flag.size()] == '.' || key_[flag.size()] == '[');
-  });
+const std::string& ConfigNode::file() const {
+  const Origin* other = origin();
+  return other == nullptr || other->file.empty() ? file_ : other->file;
 }
 
-ConfigNode ConfigNode::child(const YAML::Node& node, std::string key) const {
-  ConfigNode result(node, file_, std::move(key));
-  result.flags_ = flags_;
-  return result;
+std::string ConfigNode::path() const {
+  const Origin* other = origin();
+  const bool flag = other != nullptr && other->file.empty();
+  const std::filesystem::path given(text());
+  const std::filesystem::path folder = std::filesystem::path(file()).parent_path();
+  const bool no_folder = flag || folder == "/dev" || folder == "/dev/fd";
+  return no_folder || given.is_absolute() ? text() : (folder / given).string();
+}
+
+void ConfigNode::say_origin(Origin origin) {
+  std::erase_if(*origins_, [&](const Origin& o) { return o.key == origin.key || o.key.starts_with(origin.key + "."); });
+  origins_->push_back(std::move(origin));
 }
 
 std::string ConfigNode::shown() const {
@@ -192,7 +210,7 @@ std::optional<ConfigNode> ConfigNode::find(const std::string& key) const {
   const YAML::Node child = node_[key];
   if (!child.IsDefined()) return std::nullopt;
   const std::string word = key.empty() ? "\"\"" : key;
-  return this->child(child, key_.empty() ? word : key_ + "." + word);
+  return ConfigNode(child, file_, key_.empty() ? word : key_ + "." + word, origins_);
 }
 
 ConfigNode ConfigNode::at(const std::string& key) const {
@@ -221,7 +239,8 @@ void ConfigNode::expect_keys(const std::vector<std::string_view>& known) const {
 std::vector<ConfigNode> ConfigNode::list() const {
   if (!node_.IsSequence()) fail("a list");
   std::vector<ConfigNode> items;
-  for (std::size_t i = 0; i < node_.size(); ++i) items.push_back(child(node_[i], fmt::format("{}[{}]", key_, i)));
+  for (std::size_t i = 0; i < node_.size(); ++i)
+    items.push_back({node_[i], file_, fmt::format("{}[{}]", key_, i), origins_});
   return items;
 }
 
@@ -278,25 +297,11 @@ std::string ConfigNode::choice(const std::vector<std::string_view>& allowed,
 
 ConfigNode parse_config(const std::string& text, const std::string& name) {
   if (text.size() > kMaxFileBytes) invalid("{}: a file may have at most 64 MiB", name);
-  check_nesting(text, name);
-  return {read_document(text, name), name, ""};
+  return {read_document(text, name), name};
 }
 
 ConfigNode load_config(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) invalid("{}: must be a file, is a folder", path);
-  // A pipe or a device may never come to its end.
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    invalid("{}: must be a regular file", path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) invalid("{}: the file must exist and be readable", path);
-  std::string text;
-  char buffer[1 << 16];
-  while (file.read(buffer, sizeof buffer) || file.gcount() > 0) {
-    text.append(buffer, static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMaxFileBytes) invalid("{}: a file may have at most 64 MiB", path);
-  }
-  return parse_config(text, path);
+  return parse_config(read_file_text(path), path);
 }
 
 void expect_format(const ConfigNode& root, const std::string& format) {
@@ -315,16 +320,22 @@ void apply_override(ConfigNode& root, const std::string& dotted, const std::stri
       path.back() += c;
     }
   }
-  if (std::find(path.begin(), path.end(), "") != path.end())
-    invalid("--{}: a key must read like optimizer.lr", one_line(dotted));
+  const std::string flag = "--" + one_line(dotted);
+  if (std::find(path.begin(), path.end(), "") != path.end()) invalid("{}: a key must read like optimizer.lr", flag);
   YAML::Node node = root.yaml();
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    YAML::Node next = child_of(node, path[i], dotted);
+    YAML::Node next = child_of(node, path[i], flag);
     if (!next.IsDefined() || next.IsNull()) next = YAML::Node(YAML::NodeType::Map);
     node.reset(next);
   }
-  child_of(node, path.back(), dotted) = parse_config(value, "--" + one_line(dotted)).yaml();
-  root.set_by_flag(dotted);
+  child_of(node, path.back(), flag) = parse_config(value, flag).yaml();
+  root.say_origin({dotted, ""});
+}
+
+void graft(ConfigNode& root, const std::string& key, const ConfigNode& file) {
+  YAML::Node node = root.yaml();
+  node[key] = file.yaml();
+  root.say_origin({key, file.file()});
 }
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
@@ -364,16 +375,6 @@ std::string word_text(std::string_view text) {
     }
   }
   return result + "\"";
-}
-
-std::string resolve_path(const std::string& path, const std::string& beside_file) {
-  namespace fs = std::filesystem;
-  const fs::path given(path);
-  if (given.is_absolute()) return path;
-  const fs::path beside = fs::path(beside_file).parent_path() / given;
-  std::error_code error;
-  if (!fs::exists(beside, error) && fs::exists(given, error)) return path;
-  return beside.string();
 }
 
 }  // namespace hspmd

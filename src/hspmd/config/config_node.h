@@ -4,15 +4,17 @@
 //   run.yaml:7: data.sequence_length must be an integer from 1 to 1048576. Received "abc".
 //   run.yaml:9: data.shufle is not known; the nearest known key is "shuffle". Known here: path, tokenizer, ...
 //
-// A value that a flag gave has the flag's name in place of file and line: "--optimizer.lr must be ...".
+// A value that a flag gave is blamed on the flag:  --steps must be an integer from 0 to 1099511627776. Received "many".
+// A complaint is one line: control characters are escaped, what is long is cut.
 //
-// Files are not trusted: regular files only, at most 64 MiB, 100 levels and 2^20 values (an alias counts as what it
-// stands for); keys are words, once each; one document a file. A quoted number is a word.
+// Files are not trusted: at most 64 MiB (file_text.h says what may be read), 100 levels and 2^20 values (an alias
+// counts as what it stands for); keys are words, once each; one document a file. A quoted number is a word.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,10 +24,16 @@
 
 namespace hspmd {
 
+// Where a part of the tree comes from, if not from the file around it.
+struct Origin {
+  std::string key;   // "steps", "strategy.pipelines.0.micro_batches"
+  std::string file;  // that stands in its place; empty: a flag gave the value
+};
+
 class ConfigNode {
  public:
-  ConfigNode(const YAML::Node& node, std::string file, std::string key)
-      : node_(node), file_(std::move(file)), key_(std::move(key)) {}
+  ConfigNode(const YAML::Node& root, std::string file)
+      : ConfigNode(root, std::move(file), "", std::make_shared<std::vector<Origin>>()) {}
 
   // Of a map. `at` throws where the key is missing; `known` lists all keys that may stand here.
   [[nodiscard]] ConfigNode at(const std::string& key) const;
@@ -38,6 +46,9 @@ class ConfigNode {
 
   [[nodiscard]] std::vector<ConfigNode> list() const;
   [[nodiscard]] std::string text() const;
+  // A scalar as a path: relative ones in a file are relative to the file's folder; on a flag, in /dev/stdin and in a
+  // shell's <(...) to the working folder.
+  [[nodiscard]] std::string path() const;
   // The text of a scalar without quotes, which may be a number or a truth value; else nullopt.
   [[nodiscard]] std::optional<std::string> bare() const;
   [[nodiscard]] std::int64_t integer(std::int64_t least, std::int64_t most) const;
@@ -51,21 +62,23 @@ class ConfigNode {
 
   [[noreturn]] void fail(const std::string& must) const;
   [[nodiscard]] std::string where() const;  // "run.yaml:7: data.path", or "--data.path"
-  [[nodiscard]] const std::string& file() const { return file_; }
+  [[nodiscard]] const std::string& file() const;
   [[nodiscard]] const YAML::Node& yaml() const { return node_; }
 
-  // That a flag gave the value of this dotted key below the root.
-  void set_by_flag(const std::string& dotted) { flags_.push_back(dotted); }
-
  private:
+  friend void apply_override(ConfigNode& root, const std::string& dotted, const std::string& value);
+  friend void graft(ConfigNode& root, const std::string& key, const ConfigNode& file);
+  ConfigNode(const YAML::Node& node, std::string file, std::string key, std::shared_ptr<std::vector<Origin>> origins)
+      : node_(node), file_(std::move(file)), key_(std::move(key)), origins_(std::move(origins)) {}
+
+  [[nodiscard]] const Origin* origin() const;
+  void say_origin(Origin origin);
   [[nodiscard]] std::string shown() const;
-  [[nodiscard]] bool given_by_flag() const;
-  [[nodiscard]] ConfigNode child(const YAML::Node& node, std::string key) const;
 
   YAML::Node node_;
   std::string file_;
   std::string key_;
-  std::vector<std::string> flags_;  // the keys that flags gave, of the whole file
+  std::shared_ptr<std::vector<Origin>> origins_;  // one list for the whole tree
 };
 
 // Throws InvalidArgument when the file cannot be read or is no YAML.
@@ -78,6 +91,9 @@ void expect_format(const ConfigNode& root, const std::string& format);
 // Sets a dotted key ("optimizer.lr", "pipelines.0.micro_batches") to a YAML value, making maps on the way.
 void apply_override(ConfigNode& root, const std::string& dotted, const std::string& value);
 
+// Puts another file's tree at a key of the root, so that flags can reach into it; complaints name that file.
+void graft(ConfigNode& root, const std::string& key, const ConfigNode& file);
+
 // The candidate with the fewest edits to the word; nullopt when all are far from it.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& candidates);
@@ -87,8 +103,5 @@ void apply_override(ConfigNode& root, const std::string& dotted, const std::stri
 
 // The text as a value that reads back: bare where that is safe, else in double quotes.
 [[nodiscard]] std::string word_text(std::string_view text);
-
-// Relative paths in a file are relative to the file's folder, unless only the working folder has them.
-[[nodiscard]] std::string resolve_path(const std::string& path, const std::string& beside_file);
 
 }  // namespace hspmd

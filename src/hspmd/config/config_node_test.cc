@@ -134,6 +134,17 @@ TEST(ConfigNode, DamagedFilesAreRefusedWithTheirLine) {
   }
 }
 
+TEST(ConfigNode, LongLinesAreNotDeepOnes) {
+  std::string pairs;
+  for (int i = 0; i < 200; ++i) pairs += fmt::format("{}\"k{}\": \"a: - ? [{{b\"", i == 0 ? "{" : ", ", i);
+  std::string dashes;
+  for (int i = 0; i < 101; ++i) dashes += "- ";
+
+  EXPECT_EQ(parse_config(pairs + "}", "f").keys().size(), 200U);
+  EXPECT_EQ(parse_config("x: '" + dashes + "'", "f").at("x").text(), dashes);
+  EXPECT_THAT(complaint([&] { (void)parse_config(dashes + "1", "f"); }), HasSubstr("f:1: a file may nest"));
+}
+
 TEST(ConfigNode, OddBytesAreNoCrash) {
   for (const std::string& text : {std::string("a: \xff\xfe"), std::string("a\0b: c", 6),
                                   std::string("\xef\xbb\xbf"
@@ -176,14 +187,30 @@ TEST(ConfigNode, FlagsOverrideAndMakeMaps) {
   EXPECT_EQ(parse_config(printed.str(), "printed").at("log").at("json").text(), "out.jsonl");
 }
 
-TEST(ConfigNode, AFlagsValueIsNamedByTheFlag) {
-  ConfigNode root = parse_config("steps: 1\noptimizer: {lr: 1}\n", "run.yaml");
+TEST(ConfigNode, WhatAFlagGaveIsBlamedOnTheFlag) {
+  ConfigNode root = parse_config(kRun, "dir/run.yaml");
+  graft(root, "data", parse_config("path: text\nshuffle: 7\n", "other/data.yaml"));
+  apply_override(root, "steps", "many");
   apply_override(root, "optimizer.betas", "[1, x]");
-  apply_override(root, "step", "2");
+  apply_override(root, "pipelines.0.stages.1.tp", "no");
+  apply_override(root, "data.path", "elsewhere");
+  const auto at = [&](const char* section, const char* key) { return root.at(section).at(key); };
 
-  EXPECT_EQ(root.at("optimizer").at("betas").list()[1].where(), "--optimizer.betas[1]");
-  EXPECT_EQ(root.at("optimizer").at("lr").where(), "run.yaml:2: optimizer.lr");
-  EXPECT_EQ(root.at("steps").where(), "run.yaml:1: steps");
+  EXPECT_THAT(complaint([&] { (void)root.at("steps").integer(0, 9); }), ::testing::StartsWith("--steps must be"));
+  EXPECT_THAT(complaint([&] { (void)at("optimizer", "betas").list()[1].number(0, 1); }),
+              ::testing::StartsWith("--optimizer.betas[1] must be"));
+  EXPECT_THAT(complaint([&] { (void)at("optimizer", "lr").integer(0, 1); }),
+              ::testing::StartsWith("dir/run.yaml:4: optimizer.lr must be"));
+  EXPECT_THAT(complaint([&] { (void)root.at("pipelines").list()[0].at("stages").list()[1].at("tp").integer(1, 8); }),
+              ::testing::StartsWith("--pipelines[0].stages[1].tp must be"));
+  EXPECT_THAT(complaint([&] { (void)at("data", "shuffle").boolean(); }),
+              ::testing::StartsWith("other/data.yaml:2: shuffle must be"));
+  EXPECT_EQ(at("data", "path").path(), "elsewhere");
+  EXPECT_EQ(at("data", "shuffle").path(), "other/7");
+}
+
+TEST(ConfigNode, PathsOfAStreamAreInTheWorkingFolder) {
+  for (const char* name : {"/dev/stdin", "/dev/fd/63"}) EXPECT_EQ(parse_config("a: b/c", name).at("a").path(), "b/c");
 }
 
 TEST(ConfigNode, WhatAComplaintShowsIsOneShortLine) {

@@ -55,6 +55,7 @@ class Differentiator {
     }
     GradientBuilder builder(graph_, id, std::move(gradients), reached_, contributions_);
     std::get<Compute>(node.what).op->gradient(builder);
+    builder.check_complete();
   }
 
   void back_through_reshard(NodeId id, const Node& node, const Reshard& reshard, ValueId gradient) {
@@ -123,10 +124,19 @@ std::vector<LeafGradient> differentiate(Graph& graph, ValueId loss) {
   return Differentiator(graph, loss).run();
 }
 
-ValueId GradientBuilder::result_gradient(int i) const {
+ValueId GradientBuilder::result_gradient(int i) {
   const auto& gradient = result_gradients_[static_cast<std::size_t>(i)];
   check_internal(gradient.has_value(), "the gradient of a result is asked for only where that result is used");
+  asked_[static_cast<std::size_t>(i)] = true;
   return *gradient;
+}
+
+void GradientBuilder::check_complete() const {
+  for (std::size_t i = 0; i < result_gradients_.size(); ++i) {
+    if (!result_gradients_[i] || asked_[i]) continue;
+    invalid("[{}] has no gradient for its result {}; let no parameter reach the loss through it",
+            std::get<Compute>(graph_.node(node_).what).op->name(), i);
+  }
 }
 
 }  // namespace hspmd

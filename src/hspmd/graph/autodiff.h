@@ -36,6 +36,7 @@ class GradientBuilder {
       : graph_(graph),
         node_(node),
         result_gradients_(std::move(result_gradients)),
+        asked_(result_gradients_.size(), false),
         reached_(reached),
         contributions_(contributions) {}
 
@@ -45,7 +46,9 @@ class GradientBuilder {
   [[nodiscard]] ValueId result(int i) const { return graph_.node(node_).outputs[static_cast<std::size_t>(i)]; }
   [[nodiscard]] const Attributes& attributes() const { return std::get<Compute>(graph_.node(node_).what).attributes; }
   // The gradient of result i; throws InternalError if nobody uses that result.
-  [[nodiscard]] ValueId result_gradient(int i) const;
+  [[nodiscard]] ValueId result_gradient(int i);
+  // Throws InvalidArgument where the gradient of a used result was not asked for: it would be lost.
+  void check_complete() const;
   // Does a parameter reach this value? If not, its gradient need not be made.
   [[nodiscard]] bool wants(ValueId value) const { return reached_[static_cast<std::size_t>(value)]; }
   // Says that `gradient` is (part of) the gradient of `value`.
@@ -57,6 +60,7 @@ class GradientBuilder {
   Graph& graph_;
   NodeId node_;
   std::vector<std::optional<ValueId>> result_gradients_;
+  std::vector<bool> asked_;  // for which of them
   const std::vector<bool>& reached_;
   std::vector<std::vector<ValueId>>& contributions_;
 };

@@ -163,6 +163,7 @@ Placement dual(const Placement& placement) {
 
 std::optional<std::vector<std::vector<Axis>>> refine(std::span<const Subgroup* const> subgroups) {
   const std::size_t count = subgroups.size();
+  if (count == 0) return std::vector<std::vector<Axis>>{};
   for (const Subgroup* subgroup : subgroups) {
     if (subgroup->devices() != subgroups.front()->devices()) return std::nullopt;
   }

@@ -30,17 +30,17 @@ ValueId Graph::leaf(Leaf leaf, TensorType type, Time time) {
   claim_name(leaf.name);
   const std::string name = leaf.name;
   Node node{std::move(leaf), {}, {}, time, phase_, origin_};
-  const ValueId value = add(std::move(node), {std::move(type)}).front();
+  const ValueId value = add(std::move(node), {type}).front();
   named_[name] = value;
   return value;
 }
 
 ValueId Graph::placeholder(const std::string& name, TensorType type) {
-  return leaf({LeafKind::kPlaceholder, name}, std::move(type), Time::kMicroBatch);
+  return leaf({LeafKind::kPlaceholder, name}, type, Time::kMicroBatch);
 }
 
 ValueId Graph::step_input(const std::string& name, TensorType type) {
-  return leaf({LeafKind::kPlaceholder, name}, std::move(type), Time::kStep);
+  return leaf({LeafKind::kPlaceholder, name}, type, Time::kStep);
 }
 
 ValueId Graph::parameter(const std::string& name, SymbolicShape shape, Initializer initial) {
@@ -51,7 +51,7 @@ ValueId Graph::parameter(const std::string& name, SymbolicShape shape, Initializ
 }
 
 ValueId Graph::state(const std::string& name, SymbolicShape shape, Time time) {
-  return leaf({LeafKind::kState, name, Initializer::zeros()}, {std::move(shape), DType::kFloat}, time);
+  return leaf({LeafKind::kState, name, Initializer::zeros()}, {shape, DType::kFloat}, time);
 }
 
 ValueId Graph::ones_like(ValueId like, const std::string& name) {

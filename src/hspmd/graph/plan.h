@@ -4,7 +4,7 @@
 //   plan.set_tensor("w/master", B)          the leaf lies as B; w/m and w/v as w/master unless set
 //   plan.set_reshard("hidden", C)
 //
-// Text form: `hspmd-plan/1` (specialize/plan_file.h).
+// Text form: `hspmd-plan/1` (specialize/strategy_file.h).
 #pragma once
 
 #include <deque>

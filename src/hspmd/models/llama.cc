@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "hspmd/config/config_node.h"
+
 namespace hspmd {
 namespace {
 
@@ -32,7 +34,7 @@ class Builder {
 
  private:
   ValueId weight(int layer, const std::string& name, SymbolicShape shape, double deviation = kDeviation) {
-    return g_.parameter(layer_name(layer, name), std::move(shape), Initializer::normal(deviation));
+    return g_.parameter(layer_name(layer, name), shape, Initializer::normal(deviation));
   }
 
   ValueId decoder(int layer, ValueId x, ValueId positions, ValueId segments) {
@@ -174,7 +176,10 @@ LlamaConfig llama_preset(const std::string& name) {
   for (const Preset& p : presets()) {
     if (name == p.name) return p.config;
   }
-  invalid("[model] preset must be one of {}. Received \"{}\".", fmt::join(llama_presets(), ", "), name);
+  const std::vector<std::string> names = llama_presets();
+  const auto near = nearest(name, {names.begin(), names.end()});
+  invalid("[model] preset must be one of {}. Received \"{}\"{}.", fmt::join(names, ", "), name,
+          near ? fmt::format("; the nearest is \"{}\"", *near) : "");
 }
 
 ModelOutputs build_llama(Graph& graph, const LlamaConfig& config) {

@@ -34,6 +34,8 @@ ops::RopeScaling read_scaling(const ConfigNode& node) {
   scaling.factor = node.at("factor").number(1, 1e6);
   scaling.low_freq_factor = node.at("low_freq_factor").number(1e-6, 1e6);
   scaling.high_freq_factor = node.at("high_freq_factor").number(1e-6, 1e6);
+  if (scaling.high_freq_factor <= scaling.low_freq_factor)
+    node.at("high_freq_factor").fail(fmt::format("above low_freq_factor, {}", number_text(scaling.low_freq_factor)));
   scaling.original_max_position = node.at("original_max_position_embeddings").number(1, 1e12);
   return scaling;
 }
@@ -65,6 +67,7 @@ LlamaConfig read_llama_config(const ConfigNode& root) {
     c.head_dim = c.hidden / c.heads;
   }
   c.ffn = size_at(root, "intermediate_size");
+  c.rms_eps = 1e-6;  // Hugging Face's default, not ours
   if (const auto eps = root.find("rms_norm_eps")) c.rms_eps = eps->number(1e-20, 0.5);
   if (const auto theta = root.find("rope_theta")) c.rope_theta = theta->number(1.0001, 1e12);
   if (const auto scaling = root.find("rope_scaling")) c.rope_scaling = read_scaling(*scaling);

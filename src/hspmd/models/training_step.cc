@@ -49,6 +49,7 @@ void build_training_step(Graph& graph, const TrainableModel& model, const ops::A
 
   const StepSums shared = share(graph, sums, roles);
   std::vector<ValueId> squares;
+  squares.reserve(gradients.size());
   for (const LeafGradient& entry : gradients) squares.push_back(ops::sumsq(graph, entry.gradient));
   std::vector<ValueId> parts;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

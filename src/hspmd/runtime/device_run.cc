@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -10,6 +11,23 @@
 #include "hspmd/base/errors.h"
 
 namespace hspmd {
+namespace {
+
+// A rendezvous carries text.
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes += static_cast<char>(std::strtoul(std::string(text.substr(i, 2)).c_str(), nullptr, 16));
+  return bytes;
+}
+
+}  // namespace
 
 DeviceRun::DeviceRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices,
                      const RunOptions& options, const Cluster& cluster)
@@ -31,17 +49,48 @@ DeviceRun::DeviceRun(const Graph& graph, const Plan& plan, const std::vector<Dev
   check_internal(rendezvous.ranks() == static_cast<int>(devices.size()), "every device has a process");
   number(devices);
   make_programs(graph, plan, devices_, options.schedule);
-  Place place{rendezvous.rank(), {}};
-  for (const std::string& host : rendezvous.all_gather(name + "/host", std::to_string(this_host())))
-    place.hosts.push_back(std::strtoull(host.c_str(), nullptr, 10));
-  generation_ = std::make_unique<Generation>(std::move(place), programs_.front().channels,
+  find_hosts(devices, options);
+  generation_ = std::make_unique<Generation>(Place{rendezvous.rank(), host_of_rank_}, programs_.front().channels,
                                              std::chrono::duration<double>(options.timeout_s));
+  if (!hosts_.empty()) connect_far(options);
   make_executors(options, cluster);
   meet();
 }
 
+void DeviceRun::find_hosts(const std::vector<Device>& devices, const RunOptions& options) {
+  for (const std::string& host : rendezvous_->all_gather(name_ + "/host", std::to_string(this_host())))
+    host_of_rank_.push_back(std::strtoull(host.c_str(), nullptr, 10));
+  const bool one =
+      std::adjacent_find(host_of_rank_.begin(), host_of_rank_.end(), std::not_equal_to<>()) == host_of_rank_.end();
+  if (one) return;
+  if (options.interface.empty())
+    invalid(
+        "[transport] ranks on several hosts must know the network interface that joins them: set "
+        "transport.interface, or --interface of hspmd launch");
+  hosts_.resize(rank_of_device_.size());
+  for (std::size_t r = 0; r < devices.size(); ++r) hosts_[static_cast<std::size_t>(devices[r])] = host_of_rank_[r];
+}
+
+void DeviceRun::connect_far(const RunOptions& options) {
+  const int me = rendezvous_->rank();
+  messages_ =
+      std::make_unique<Messages>(MessagesOptions{options.interface, options.transports, me, rendezvous_->ranks()});
+  const std::vector<std::string> addresses = rendezvous_->all_gather(name_ + "/address", to_hex(messages_->address()));
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    if (!generation_->near(rank)) messages_->connect(rank, from_hex(addresses[static_cast<std::size_t>(rank)]));
+  }
+}
+
 DeviceRun::~DeviceRun() {
-  if (rendezvous_ != nullptr) rendezvous_->on_abort({});
+  if (rendezvous_ == nullptr) return;
+  if (messages_ && !generation_->aborted()) {
+    // What was sent last is still on its way; nobody closes before all have it.
+    try {
+      (void)rendezvous_->all_gather(name_ + "/leave", "");
+    } catch (const Error&) {  // somebody failed: then nothing more is to arrive
+    }
+  }
+  rendezvous_->on_abort({});
 }
 
 void DeviceRun::number(const std::vector<Device>& devices) {
@@ -65,8 +114,10 @@ void DeviceRun::make_executors(const RunOptions& options, const Cluster& cluster
     own.sequence_length = options.sequence_length;
     own.schedule = options.schedule;
     own.seed = options.seed;
+    own.hosts = hosts_;
     const int rank = rank_of_device_[static_cast<std::size_t>(program.device)];
-    executors_.push_back(std::make_unique<Executor>(program, own, *generation_, rank, rank_of_device_, cluster));
+    executors_.push_back(
+        std::make_unique<Executor>(program, own, *generation_, rank, rank_of_device_, cluster, messages_.get()));
   }
 }
 

@@ -26,6 +26,9 @@ struct RunOptions {
   std::vector<std::vector<std::int64_t>> micro_batch_sizes;  // by pipeline
   std::uint64_t seed = 1;
   double timeout_s = 60;
+  // Between hosts: the network interface ("eth0") and UCX's names of what it may use there.
+  std::string interface;
+  std::string transports = "tcp,self";
 };
 
 class DeviceRun {
@@ -59,6 +62,8 @@ class DeviceRun {
   void number(const std::vector<Device>& devices);
   void make_programs(const Graph& graph, const Plan& plan, const std::vector<Device>& here, ScheduleKind schedule);
   void make_executors(const RunOptions& options, const Cluster& cluster);
+  void find_hosts(const std::vector<Device>& devices, const RunOptions& options);
+  void connect_far(const RunOptions& options);
   void meet();
   // Runs a function for every executor on threads of their own; captures by rank, joins, rethrows the first.
   void on_all(const std::function<void(std::size_t)>& work);
@@ -71,7 +76,10 @@ class DeviceRun {
   std::string name_;
   std::vector<Program> programs_;
   std::vector<int> rank_of_device_;
+  std::vector<std::uint64_t> host_of_rank_;
+  Hosts hosts_;  // by device; empty: all on one
   std::unique_ptr<Generation> generation_;
+  std::unique_ptr<Messages> messages_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::size_t> memory_bytes_;
 };

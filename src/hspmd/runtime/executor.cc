@@ -9,10 +9,10 @@
 namespace hspmd {
 
 Executor::Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank,
-                   const std::vector<int>& rank_of_device, const Cluster& cluster)
+                   const std::vector<int>& rank_of_device, const Cluster& cluster, Messages* messages)
     : program_(program),
       options_(options),
-      exchanger_(generation, {program.device, rank, &rank_of_device}, base_, paced() ? &pace_ : nullptr),
+      exchanger_(generation, {program.device, rank, &rank_of_device}, base_, paced() ? &pace_ : nullptr, messages),
       made_(prepare(program, options_, exchanger_, cluster)),
       section_runs_(program.sections.size(), 0) {
   std::byte* memory = generation.make_segment(rank, made_.memory_bytes);
@@ -86,8 +86,19 @@ void Executor::step(const FeedFunction& feed) {
 void Executor::run_action(std::size_t a, const FeedFunction& feed) {
   const int micro_batch = made_.actions[a].micro_batch;
   action_ = a;
+  expect_messages(a);
+  if (a + 1 < made_.actions.size()) expect_messages(a + 1);
   run_section(made_.section_of_action[a],
               *made_.variants[made_.variant_of_micro_batch[static_cast<std::size_t>(micro_batch)]], feed, micro_batch);
+}
+
+// Of an action: its messages may come while the one before it computes.
+void Executor::expect_messages(std::size_t a) {
+  const auto micro_batch = static_cast<std::size_t>(made_.actions[a].micro_batch);
+  Variant& variant = *made_.variants[made_.variant_of_micro_batch[micro_batch]];
+  for (RunStep& step : variant.sections[made_.section_of_action[a]].steps) {
+    if (step.exchange) exchanger_.expect(*step.exchange);
+  }
 }
 
 void Executor::select_copies(std::size_t section, int micro_batch) {
@@ -113,6 +124,7 @@ void Executor::run_section(std::size_t index, Variant& variant, const FeedFuncti
       run_compute(*step.compute, index, micro_batch);
     }
     if (micro_batch >= 0) start_early(i);
+    exchanger_.progress();
     advance_early();
   }
   ++section_runs_[index];

@@ -39,8 +39,9 @@ class Executor {
   // program, generation and cluster must outlive it. The device's rank in the generation is given; its memory is made
   // there.
   // Throws InvalidArgument when the program needs more memory than the cluster gives the device.
+  // `messages` only where some rank is of another host.
   Executor(const Program& program, const ExecutorOptions& options, Generation& generation, int rank,
-           const std::vector<int>& rank_of_device, const Cluster& cluster);
+           const std::vector<int>& rank_of_device, const Cluster& cluster, Messages* messages = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -71,6 +72,7 @@ class Executor {
   static constexpr int kOnceAStep = -1;  // no micro-batch
 
   void run_action(std::size_t a, const FeedFunction& feed);
+  void expect_messages(std::size_t a);
   void run_section(std::size_t section, Variant& variant, const FeedFunction& feed, int micro_batch);
   void run_compute(RunCompute& compute, std::size_t section, int micro_batch);
   void feed_micro_batch(const Variant& variant, const FeedFunction& feed, int micro_batch);

@@ -9,7 +9,10 @@
 namespace hspmd {
 namespace {
 
-std::unique_ptr<Kernel> make_backend_kernel(Backend backend, const KernelRequest& request) {
+std::unique_ptr<Kernel> make_backend_kernel(Backend backend, Precision precision, const BoundCompute& bound) {
+  const KernelRequest request{bound.step->op,      &bound.step->attributes,
+                              bound.operand_boxes, bound.result_boxes,
+                              precision,           bound.step->adds ? Write::kAdd : Write::kSet};
   switch (backend) {
     case Backend::kAten:
       return make_aten_kernel(request);
@@ -53,8 +56,10 @@ class Preparer {
   std::unique_ptr<Variant> bound_for(std::int64_t size) {
     auto variant = std::make_unique<Variant>();
     variant->micro_batch_size = size;
-    const BindRequest request{
-        {{kBatch, size}, {kSequence, options_.sequence_length}}, element_bytes(options_.precision), &cluster_};
+    const BindRequest request{{{kBatch, size}, {kSequence, options_.sequence_length}},
+                              element_bytes(options_.precision),
+                              &cluster_,
+                              options_.hosts.empty() ? nullptr : &options_.hosts};
     variant->bound = bind(program_, request);
     for (std::size_t s = 0; s < kScopes; ++s)
       made_.bytes[s] = std::max(made_.bytes[s], aligned(variant->bound.bytes[s]));
@@ -93,7 +98,7 @@ class Preparer {
     step.exchange = std::make_unique<RunExchange>(
         exchanger_.prepare(std::get<BoundExchange>(instruction), *made_.channels[channel]));
     step.exchange->table = tables_;  // from 0 on, until the memory is laid out
-    tables_ += aligned(Exchanger::table_bytes(*step.exchange));
+    tables_ += table_bytes(*step.exchange->bound) + step.exchange->message_bytes;
     return step;
   }
 
@@ -106,9 +111,7 @@ class Preparer {
       run->seconds = modelled_seconds(bound);
       return run;
     }
-    KernelRequest request{bound.step->op,     &bound.step->attributes, bound.operand_boxes,
-                          bound.result_boxes, options_.precision,      bound.step->adds ? Write::kAdd : Write::kSet};
-    run->kernel = make_backend_kernel(options_.backend, request);
+    run->kernel = make_backend_kernel(options_.backend, options_.precision, bound);
     return run;
   }
 
@@ -116,15 +119,14 @@ class Preparer {
     std::vector<Shape> operands, results;
     for (const Box& box : bound.operand_boxes) operands.push_back(extents(box));
     for (const Box& box : bound.result_boxes) results.push_back(extents(box));
-    const char* precision = options_.precision == Precision::kFp64 ? "fp64" : "fp32";
     return roofline_seconds(bound.step->op->cost(bound.step->attributes, operands, results),
-                            cluster_.type_of(program_.device), precision);
+                            cluster_.type_of(program_.device), precision_name(options_.precision));
   }
 
   void lay_out() {
     made_.regions = lay_out_memory(program_, made_.bytes, made_.in_flight);
     const std::size_t tables = made_.regions.total + aligned(workspace_);
-    made_.memory_bytes = std::max(tables + aligned(tables_), kAlignment);
+    made_.memory_bytes = device_bytes(made_.regions, workspace_, tables_);
     if (const auto why = why_too_large(cluster_, program_.device, made_.memory_bytes)) invalid("[memory] {}", *why);
     for (const auto& variant : made_.variants) {
       for (RunSection& section : variant->sections) {
@@ -184,6 +186,10 @@ class Preparer {
 };
 
 }  // namespace
+
+std::size_t workspace_bytes(Backend backend, Precision precision, const BoundCompute& bound) {
+  return backend == Backend::kPaced ? 0 : make_backend_kernel(backend, precision, bound)->workspace_bytes();
+}
 
 Prepared prepare(const Program& program, const ExecutorOptions& options, const Exchanger& exchanger,
                  const Cluster& cluster) {

@@ -25,6 +25,7 @@ struct ExecutorOptions {
   std::int64_t sequence_length = 0;
   ScheduleKind schedule = ScheduleKind::kOneFOneB;
   std::uint64_t seed = 1;
+  Hosts hosts;  // by device; empty: all on one
 };
 
 struct RunCompute {
@@ -71,6 +72,9 @@ struct Prepared {
   std::array<std::size_t, kScopes> bytes = {};  // of each region; of kStash and kOutbox one copy
   std::size_t memory_bytes = 0;
 };
+
+// What the kernel of an instruction works in. Throws InvalidArgument when the backend has no kernel of its operator.
+[[nodiscard]] std::size_t workspace_bytes(Backend backend, Precision precision, const BoundCompute& bound);
 
 // Throws InvalidArgument when a backend has no kernel of an operator, or the program needs more memory than the cluster
 // gives the device.

@@ -1,7 +1,9 @@
 #include "hspmd/specialize/bind.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include "hspmd/specialize/fuse_sums.h"
 
@@ -236,8 +238,34 @@ class Binder {
     const CommPlan plan = resolve_plan(from, to, shape, *request_.cluster, static_cast<int>(bound.element_bytes));
     bound.bytes = plan.bytes;
     bound.seconds = plan.finish_s;
-    bound.exchange = local_exchange(plan, from, to, shape, program_.device);
+    static const Hosts kOneHost;
+    const Hosts& hosts = request_.hosts == nullptr ? kOneHost : *request_.hosts;
+    bound.exchange = local_exchange(plan, from, to, shape, program_.device, hosts);
+    for (const Device reader : far_readers(bound.exchange, hosts)) {
+      const LocalExchange theirs = local_exchange(plan, from, to, shape, reader, hosts);
+      for (std::size_t r = 0; r < theirs.rounds.size(); ++r) add_far_reads(bound, theirs.rounds[r], reader, r);
+    }
     return bound;
+  }
+
+  [[nodiscard]] std::set<Device> far_readers(const LocalExchange& exchange, const Hosts& hosts) const {
+    std::set<Device> far;
+    if (hosts.empty()) return far;
+    const std::uint64_t here = hosts[static_cast<std::size_t>(program_.device)];
+    for (const Round& round : exchange.rounds) {
+      for (const Device d : round.readers) {
+        if (hosts[static_cast<std::size_t>(d)] != here) far.insert(d);
+      }
+    }
+    return far;
+  }
+
+  void add_far_reads(BoundTransfer& bound, const Round& theirs, Device reader, std::size_t r) const {
+    for (const Pull& pull : theirs.pulls) {
+      for (const Source& source : pull.sources) {
+        if (source.device == program_.device) bound.far_reads.push_back({reader, r, pull.box, source.piece});
+      }
+    }
   }
 
   const Program& program_;
@@ -261,6 +289,15 @@ MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t
   return layout;
 }
 
+std::size_t table_bytes(const BoundExchange& exchange) {
+  constexpr std::size_t kTimes = 2;  // this time's and the last's
+  return aligned(kTimes * exchange.rounds * static_cast<std::size_t>(exchange.step->size) * sizeof(std::uint64_t));
+}
+
+std::size_t device_bytes(const MemoryLayout& regions, std::size_t workspace, std::size_t tables) {
+  return std::max(regions.total + aligned(workspace) + aligned(tables), kAlignment);
+}
+
 Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches) {
   if (program.virtual_stages.empty()) return {};
   return actions(schedule, program.virtual_stages.front(), program.stages, static_cast<int>(micro_batches));
@@ -271,8 +308,10 @@ std::optional<std::string> why_too_large(const Cluster& cluster, Device device, 
   if (type.memory_bytes <= 0 || static_cast<double>(bytes) <= type.memory_bytes) return std::nullopt;
   constexpr double kGiB = 1 << 30;
   return fmt::format(
-      "device {} ({}) must hold {:.3f} GiB, has {:.3f} GiB; give it fewer layers, a larger tp or smaller micro-batches",
-      device, type.name, static_cast<double>(bytes) / kGiB, type.memory_bytes / kGiB);
+      "device {} ({}) must hold {} bytes ({:.3f} GiB), has {:.0f} ({:.3f} GiB); give it fewer layers, a larger tp or "
+      "smaller micro-batches",
+      device, type.name, bytes, static_cast<double>(bytes) / kGiB, std::floor(type.memory_bytes),
+      type.memory_bytes / kGiB);
 }
 
 BoundProgram bind(const Program& program, const BindRequest& request) {

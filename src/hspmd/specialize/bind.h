@@ -35,10 +35,19 @@ struct BoundCompute {
   std::vector<Box> result_boxes;
 };
 
+// What a device of another host reads of this one's buffers.
+struct FarRead {
+  Device reader = 0;
+  std::size_t round = 0;
+  Box box;
+  Piece piece;  // of the buffer shown in that round
+};
+
 struct BoundTransfer {
   const Transfer* transfer = nullptr;
   LocalExchange exchange;
-  std::vector<Address> states;  // the buffer of each state; meaningless where this device holds none
+  std::vector<FarRead> far_reads;  // by reader, in the order of its pulls
+  std::vector<Address> states;     // the buffer of each state; meaningless where this device holds none
   std::size_t element_bytes = 4;
   bool integers = false;
   std::int64_t bytes = 0;  // what the plan moves in all
@@ -76,6 +85,12 @@ struct MemoryLayout {
 [[nodiscard]] MemoryLayout lay_out_memory(const Program& program, const std::array<std::size_t, kScopes>& bytes,
                                           int in_flight);
 
+// What a bound exchange's table takes: where its buffers lie, for the others to read.
+[[nodiscard]] std::size_t table_bytes(const BoundExchange& exchange);
+
+// The memory of a device: its regions, what its kernels work in, the tables of its exchanges.
+[[nodiscard]] std::size_t device_bytes(const MemoryLayout& regions, std::size_t workspace, std::size_t tables);
+
 // What the device's stage does under a schedule; nothing where its stage has no layers.
 [[nodiscard]] Actions actions_of(const Program& program, ScheduleKind schedule, std::size_t micro_batches);
 
@@ -90,6 +105,7 @@ struct BindRequest {
   Bindings sizes;
   std::size_t float_bytes = 4;
   const Cluster* cluster = nullptr;
+  const Hosts* hosts = nullptr;  // null: all devices on one
 };
 
 // `program` must outlive the result.

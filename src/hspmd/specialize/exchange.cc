@@ -31,16 +31,24 @@ std::optional<Box> part_of(const Box& box, std::size_t index, std::size_t parts)
 
 class Localiser {
  public:
-  Localiser(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device)
-      : plan_(plan), from_(from), to_(to), shape_(shape), device_(device) {}
+  Localiser(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape, Device device,
+            const Hosts& hosts)
+      : plan_(plan),
+        from_(from),
+        to_(to),
+        shape_(shape),
+        device_(device),
+        hosts_(hosts),
+        phases_(hosts.empty() ? 2 : 4) {}
 
   LocalExchange run() {
     result_.reduction = plan_.reduction;
     result_.states = static_cast<int>(plan_.stages.size()) + 1;
-    result_.rounds.resize(2 * plan_.stages.size());
+    result_.rounds.resize(phases_ * plan_.stages.size());
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
-      for (int phase = 0; phase < 2; ++phase) {
-        Round& round = result_.rounds[2 * s + static_cast<std::size_t>(phase)];
+      for (std::size_t phase = 0; phase < phases_; ++phase) {
+        Round& round = result_.rounds[phases_ * s + phase];
+        round.reads = static_cast<int>(phase == 0 ? s : s + 1);
         round.fills = static_cast<int>(s) + 1;
       }
       for (const CommGroup& group : plan_.stages[s].groups) {
@@ -56,6 +64,9 @@ class Localiser {
   }
 
  private:
+  static std::ptrdiff_t position(const std::vector<Device>& devices, Device d) {
+    return std::find(devices.begin(), devices.end(), d) - devices.begin();
+  }
   static bool has(const std::vector<Device>& devices, Device d) {
     return std::find(devices.begin(), devices.end(), d) != devices.end();
   }
@@ -70,13 +81,18 @@ class Localiser {
                      std::is_permutation(move.sources.begin(), move.sources.end(), move.destinations.begin());
     const std::size_t n = move.sources.size();
     if (all && volume(move.box) >= kTwoPhaseElements && part_of(move.box, 0, n)) {
-      add_two_phase(s, move);
+      const std::vector<std::vector<Device>> by_host = participants_by_host(move.sources);
+      if (by_host.size() == 1) {
+        add_two_phase(s, move);
+      } else {
+        add_two_level(s, move.box, by_host);
+      }
       return;
     }
     const bool own_copy = move.sources.size() == 1 && move.sources.front() == device_ && reads;
     if (!own_copy) one_place_ = false;
-    if (reads) pull(2 * s, state, move.box, move.sources);
-    if (shows) show(2 * s, state, move.destinations);
+    if (reads) pull(phases_ * s, state, move.box, move.sources);
+    if (shows) show(phases_ * s, state, move.destinations, move.box);
   }
 
   void add_two_phase(std::size_t s, const Move& move) {
@@ -85,20 +101,82 @@ class Localiser {
     for (std::size_t i = 0; i < n; ++i) {
       const Box part = *part_of(move.box, i, n);
       if (move.sources[i] == device_) {
-        pull(2 * s, state, part, move.sources);
+        pull(phases_ * s, state, part, move.sources);
       } else {
-        pull(2 * s + 1, state + 1, part, {move.sources[i]});
+        pull(phases_ * s + 1, state + 1, part, {move.sources[i]});
       }
     }
-    show(2 * s, state, move.sources);
-    show(2 * s + 1, state + 1, move.sources);
+    const auto me = static_cast<std::size_t>(position(move.sources, device_));
+    for (std::size_t i = 0; i < n; ++i) show(phases_ * s, state, {move.sources[i]}, *part_of(move.box, i, n));
+    show(phases_ * s + 1, state + 1, move.sources, *part_of(move.box, me, n));
   }
 
-  void show(std::size_t round, int state, const std::vector<Device>& readers) {
+  // In the order in which hosts and participants first appear.
+  [[nodiscard]] std::vector<std::vector<Device>> participants_by_host(const std::vector<Device>& participants) const {
+    if (hosts_.empty()) return {participants};
+    std::vector<std::uint64_t> seen;
+    std::vector<std::vector<Device>> lists;
+    for (const Device d : participants) {
+      const std::uint64_t host = hosts_[static_cast<std::size_t>(d)];
+      const auto known = std::find(seen.begin(), seen.end(), host);
+      if (known == seen.end()) {
+        seen.push_back(host);
+        lists.push_back({d});
+      } else {
+        lists[static_cast<std::size_t>(known - seen.begin())].push_back(d);
+      }
+    }
+    return lists;
+  }
+
+  void add_two_level(std::size_t s, const Box& box, const std::vector<std::vector<Device>>& by_host) {
+    const auto state = static_cast<int>(s);
+    const std::size_t round = phases_ * s;
+    const auto here =
+        std::find_if(by_host.begin(), by_host.end(), [&](const auto& list) { return has(list, device_); });
+    const auto fewest = std::min_element(by_host.begin(), by_host.end(),
+                                         [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    for (std::size_t i = 0; i < fewest->size(); ++i) {
+      const Box part = *part_of(box, i, fewest->size());
+      const Device owner = (*here)[i];
+      if (owner != device_) {
+        show(round, state, {owner}, part);
+        pull(round + 3, state + 1, part, {owner});
+        continue;
+      }
+      pull(round, state, part, *here);
+      std::vector<Device> owners;
+      for (const auto& list : by_host) owners.push_back(list[i]);
+      sum_between_hosts(round, state + 1, part, owners);
+      show(round + 3, state + 1, *here, part);
+    }
+  }
+
+  void sum_between_hosts(std::size_t round, int state, const Box& part, const std::vector<Device>& owners) {
+    const bool slices = part_of(part, 0, owners.size()).has_value();
+    if (!slices) {  // too small: every owner sums it all
+      show(round + 1, state, owners, part);
+      pull(round + 1, state, part, owners);
+      return;
+    }
+    for (std::size_t h = 0; h < owners.size(); ++h) {
+      const Box slice = *part_of(part, h, owners.size());
+      show(round + 1, state, {owners[h]}, slice);
+      if (owners[h] == device_) {
+        show(round + 2, state, owners, slice);
+        pull(round + 1, state, slice, owners);
+      } else {
+        pull(round + 2, state, slice, {owners[h]});
+      }
+    }
+  }
+
+  void show(std::size_t round, int state, const std::vector<Device>& readers, const Box& box) {
     for (const Device d : readers) {
       if (d == device_) continue;
       readers_[round].insert(d);
       result_.rounds[round].shows = state;
+      result_.rounds[round].shown.push_back({d, box});
     }
   }
 
@@ -165,6 +243,8 @@ class Localiser {
   const Annotation& to_;
   const Shape& shape_;
   Device device_;
+  const Hosts& hosts_;
+  std::size_t phases_;  // rounds of a stage
   LocalExchange result_;
   bool one_place_ = true;  // so far
   std::map<std::pair<int, Device>, Pieces> pieces_;
@@ -174,8 +254,8 @@ class Localiser {
 }  // namespace
 
 LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to, const Shape& shape,
-                             Device device) {
-  return Localiser(plan, from, to, shape, device).run();
+                             Device device, const Hosts& hosts) {
+  return Localiser(plan, from, to, shape, device, hosts).run();
 }
 
 }  // namespace hspmd

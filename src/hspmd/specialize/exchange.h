@@ -5,7 +5,7 @@
 //     round 0   show my addend; rows [0,4): mine + device 1's addend
 //     round 1   show my sum;    rows [4,8): device 1's sum
 //
-// Stage s of a CommPlan is round 2s; large all-reduces use round 2s+1 for their second half, in which every
+// A stage of a CommPlan takes two rounds; large all-reduces use the second for their second half, in which every
 // participant reads the part that each other one has summed. Such an all-reduce works in place: in the first half a
 // device writes the part that it alone reads, in the second what has been read before the others showed their sums.
 #pragma once
@@ -38,11 +38,19 @@ struct Pull {
   std::vector<Source> sources;
 };
 
+// What another device reads of my buffer.
+struct Shown {
+  Device reader = 0;
+  Box box;
+};
+
 struct Round {
   int shows = -1;  // the state whose buffer others read in this round; -1: nobody reads
+  int reads = 0;   // the state whose buffers the pulls read
   int fills = 0;   // the state whose buffer the pulls write
   std::vector<Pull> pulls;
   std::vector<Device> readers;  // other devices that read mine, ascending
+  std::vector<Shown> shown;     // box by box
 };
 
 // One transfer of an exchange.
@@ -56,7 +64,17 @@ struct LocalExchange {
   bool in_place = false;
 };
 
+// Where devices live: by device, equal numbers share a host. Empty: all on one.
+using Hosts = std::vector<std::uint64_t>;
+
+// Over several hosts a stage takes four rounds. A large all-reduce whose participants span hosts goes two-level; with H
+// hosts, k the fewest participants on one, and part i of each host owned by its i-th participant:
+//   round 0  an owner sums its part over the participants of its host
+//   round 1  of its part, owner h sums slice h over the owners of all hosts     reduce-scatter between hosts
+//   round 2  and reads the other slices from them                               all-gather between hosts
+//   round 3  the others of a host read the parts from their owners
+// So a host receives 2 (H-1)/H times the tensor, however many participants it has: the least there can be.
 [[nodiscard]] LocalExchange local_exchange(const CommPlan& plan, const Annotation& from, const Annotation& to,
-                                           const Shape& shape, Device device);
+                                           const Shape& shape, Device device, const Hosts& hosts = {});
 
 }  // namespace hspmd

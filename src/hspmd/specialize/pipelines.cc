@@ -145,6 +145,7 @@ std::vector<std::vector<Device>> stage_devices(const Graph& graph, Layouts& layo
     stages[static_cast<std::size_t>(view.virtual_stage[n])].insert(devices.begin(), devices.end());
   }
   std::vector<std::vector<Device>> lists;
+  lists.reserve(stages.size());
   for (const auto& stage : stages) lists.emplace_back(stage.begin(), stage.end());
   return lists;
 }

@@ -114,7 +114,8 @@ struct Program {
   int channels = 0;                                  // of the whole graph
 };
 
-// The device's program. Throws InvalidArgument from deduction, or where activations of two pipelines would meet.
+// The device's program. Throws InvalidArgument from deduction, where activations of two pipelines would meet, or where
+// a device gets two virtual stages (interleaved schedules are not built yet).
 // A schedule that splits the backward pass makes programs with Weight sections.
 [[nodiscard]] Program specialize(const Graph& graph, const Plan& plan, Device device,
                                  ScheduleKind schedule = ScheduleKind::kOneFOneB);

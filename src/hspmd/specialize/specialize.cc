@@ -306,6 +306,12 @@ class Specializer {
       if (each && std::find(own.begin(), own.end(), stage) == own.end()) program_.virtual_stages.push_back(stage);
     }
     std::sort(program_.virtual_stages.begin(), program_.virtual_stages.end());
+    if (program_.virtual_stages.size() > 1) {
+      invalid(
+          "[specialize] device {} must have one stage of pipeline {}; the plan gives it the virtual stages {}, and "
+          "interleaved schedules are not built yet",
+          device_, program_.pipeline, fmt::join(program_.virtual_stages, ", "));
+    }
     (void)section(SectionKind::kPre, 0);
     (void)section(SectionKind::kPost, 0);
     for (const int stage : program_.virtual_stages) {

@@ -56,7 +56,7 @@ void find_layer_problems(const PipelineSpec& pipeline, const std::string& where,
 }
 
 Annotation joined(std::vector<Subgroup> subgroups, Placement top) {
-  return {std::move(subgroups), Top{std::move(top)}};
+  return {std::move(subgroups), Top{top}};
 }
 
 class Expander {
@@ -182,6 +182,21 @@ std::vector<std::string> problems(const Strategy& strategy, int layers) {
   return found;
 }
 
+std::vector<std::string> problems(const Strategy& strategy, const Cluster& cluster) {
+  std::vector<std::string> found;
+  for (std::size_t p = 0; p < strategy.pipelines.size(); ++p) {
+    const auto& stages = strategy.pipelines[p].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (const Device d : stages[s].devices) {
+        if (d >= cluster.device_count())
+          found.push_back(fmt::format("pipelines[{}].stages[{}].devices: device {} must be one of the cluster's {}", p,
+                                      s, d, cluster.device_count()));
+      }
+    }
+  }
+  return found;
+}
+
 HeadCut cut_heads(int kv_heads, int group, int tp) {
   HeadCut best;
   std::int64_t least = 0;
@@ -221,8 +236,11 @@ std::string picture(const Strategy& strategy) {
     for (const StageSpec& stage : pipeline.stages) {
       std::string degrees = stage.tp > 1 ? fmt::format(" TP {}", stage.tp) : "";
       if (stage.cp > 1) degrees += fmt::format(" CP {}", stage.cp);
-      boxes += fmt::format("{}[ dev {}{} | layers {}-{} ]", boxes.empty() ? "" : " --> ", fmt::join(stage.devices, ","),
-                           degrees, stage.layers.begin, stage.layers.end - 1);
+      const LayerRange range = stage.layers;
+      const std::string layers =
+          range.begin == range.end ? "no layers" : fmt::format("layers {}-{}", range.begin, range.end - 1);
+      boxes += fmt::format("{}[ dev {}{} | {} ]", boxes.empty() ? "" : " --> ", fmt::join(stage.devices, ","), degrees,
+                           layers);
     }
     const auto& sizes = pipeline.micro_batch_sizes;
     const bool alike = std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s == sizes.front(); });

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "hspmd/cluster/cluster.h"
 #include "hspmd/graph/plan.h"
 #include "hspmd/graph/roles.h"
 #include "hspmd/schedule/schedule.h"
@@ -53,6 +54,9 @@ struct Strategy {
 
 // Everything that keeps this from being a strategy for a model of `layers` layers, a line each; empty when it is one.
 [[nodiscard]] std::vector<std::string> problems(const Strategy& strategy, int layers);
+
+// Likewise for a cluster: every device must be one of its devices.
+[[nodiscard]] std::vector<std::string> problems(const Strategy& strategy, const Cluster& cluster);
 
 // tp = k0 * g0 with the least ceil(K / k0) * ceil(G / g0), ties to the larger k0.
 struct HeadCut {

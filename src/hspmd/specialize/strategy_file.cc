@@ -5,6 +5,8 @@
 namespace hspmd {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr std::int64_t kMaxDevice = (1 << 20) - 1;
 constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::int64_t kMaxWeight = 1 << 20;
@@ -68,6 +70,34 @@ ScheduleKind read_schedule(const ConfigNode& node) {
   return ScheduleKind::kOneFOneB;
 }
 
+Json json_of(const Strategy& strategy) {
+  Json json;
+  json["format"] = "hspmd-strategy/1";
+  if (!strategy.name.empty()) json["name"] = strategy.name;
+  json["schedule"] = to_string(strategy.schedule);
+  json["zero"] = 0;
+  for (const PipelineSpec& pipeline : strategy.pipelines) {
+    Json p;
+    p["micro_batch_sizes"] = pipeline.micro_batch_sizes;
+    for (const StageSpec& stage : pipeline.stages) {
+      Json s;
+      s["devices"] = stage.devices;
+      s["layers"] = {stage.layers.begin, stage.layers.end};
+      s["tp"] = stage.tp;
+      s["cp"] = stage.cp;
+      if (stage.sequence_parallel == SequenceParallel::kOff) s["sequence_parallel"] = false;
+      if (!stage.tp_weights.empty()) s["tp_weights"] = stage.tp_weights;
+      p["stages"].push_back(std::move(s));
+    }
+    json["pipelines"].push_back(std::move(p));
+  }
+  return json;
+}
+
+std::string dumped(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 Strategy read_strategy(const ConfigNode& root) {
@@ -84,37 +114,31 @@ Strategy read_strategy(const ConfigNode& root) {
 }
 
 Strategy load_strategy(const std::string& path) {
-  Strategy strategy = read_strategy(load_config(path));
-  if (strategy.name.empty()) {
-    const std::size_t slash = path.rfind('/');
-    strategy.name = path.substr(slash == std::string::npos ? 0 : slash + 1);
-    strategy.name = strategy.name.substr(0, strategy.name.find('.'));
-  }
+  const ConfigNode root = load_config(path);
+  return named_after(read_strategy(root), path);
+}
+
+Strategy named_after(Strategy strategy, const std::string& path) {
+  if (!strategy.name.empty()) return strategy;
+  const std::size_t slash = path.rfind('/');
+  strategy.name = path.substr(slash == std::string::npos ? 0 : slash + 1);
+  strategy.name = strategy.name.substr(0, strategy.name.find('.'));
   return strategy;
 }
 
-std::string to_yaml(const Strategy& strategy) {
-  std::string text = "format: hspmd-strategy/1\n";
-  if (!strategy.name.empty()) text += fmt::format("name: {}\n", word_text(strategy.name));
-  text += fmt::format("schedule: {}\nzero: 0\npipelines:\n", to_string(strategy.schedule));
-  for (const PipelineSpec& pipeline : strategy.pipelines) {
-    text += fmt::format("  - micro_batch_sizes: [{}]\n    stages:\n", fmt::join(pipeline.micro_batch_sizes, ", "));
-    for (const StageSpec& stage : pipeline.stages) {
-      text += fmt::format("      - {{devices: [{}], layers: [{}, {}], tp: {}, cp: {}", fmt::join(stage.devices, ", "),
-                          stage.layers.begin, stage.layers.end, stage.tp, stage.cp);
-      if (stage.sequence_parallel == SequenceParallel::kOff) text += ", sequence_parallel: false";
-      if (!stage.tp_weights.empty()) text += fmt::format(", tp_weights: [{}]", fmt::join(stage.tp_weights, ", "));
-      text += "}\n";
-    }
-  }
-  return text;
+PlanFile load_plan(const std::string& path) {
+  return read_plan(load_config(path));
 }
 
-PlanFile load_plan(const std::string& path) {
-  const ConfigNode root = load_config(path);
+PlanFile parse_plan(const std::string& text, const std::string& name) {
+  return read_plan(parse_config(text, name));
+}
+
+PlanFile read_plan(const ConfigNode& root) {
   expect_format(root, "hspmd-plan/1");
   root.expect_keys({"format", "strategy", "tensors", "reshards"});
   PlanFile file;
+  file.name = root.file();
   if (const auto strategy = root.find("strategy")) file.strategy = read_strategy(*strategy);
   const auto annotation = [](const ConfigNode& node) {
     try {
@@ -130,37 +154,19 @@ PlanFile load_plan(const std::string& path) {
   return file;
 }
 
+std::string to_json(const Strategy& strategy) {
+  return dumped(json_of(strategy));
+}
+
 std::string to_json(const Plan& plan, const std::optional<Strategy>& strategy) {
-  nlohmann::ordered_json json;
+  Json json;
   json["format"] = "hspmd-plan/1";
-  if (strategy) {
-    nlohmann::ordered_json s;
-    s["format"] = "hspmd-strategy/1";
-    if (!strategy->name.empty()) s["name"] = strategy->name;
-    s["schedule"] = to_string(strategy->schedule);
-    s["zero"] = 0;
-    for (const PipelineSpec& pipeline : strategy->pipelines) {
-      nlohmann::ordered_json p;
-      p["micro_batch_sizes"] = pipeline.micro_batch_sizes;
-      for (const StageSpec& stage : pipeline.stages) {
-        nlohmann::ordered_json entry;
-        entry["devices"] = stage.devices;
-        entry["layers"] = {stage.layers.begin, stage.layers.end};
-        entry["tp"] = stage.tp;
-        entry["cp"] = stage.cp;
-        if (stage.sequence_parallel == SequenceParallel::kOff) entry["sequence_parallel"] = false;
-        if (!stage.tp_weights.empty()) entry["tp_weights"] = stage.tp_weights;
-        p["stages"].push_back(std::move(entry));
-      }
-      s["pipelines"].push_back(std::move(p));
-    }
-    json["strategy"] = std::move(s);
-  }
-  json["tensors"] = nlohmann::ordered_json::object();
-  json["reshards"] = nlohmann::ordered_json::object();
+  if (strategy) json["strategy"] = json_of(*strategy);
+  json["tensors"] = Json::object();
+  json["reshards"] = Json::object();
   for (const auto& [name, annotation] : plan.tensors()) json["tensors"][name] = to_string(*annotation);
   for (const auto& [name, annotation] : plan.reshards()) json["reshards"][name] = to_string(*annotation);
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return dumped(json);
 }
 
 }  // namespace hspmd

@@ -13,20 +13,12 @@ namespace {
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
-ConfigNode load_with_overrides(const std::string& path, const std::vector<Override>& overrides) {
-  ConfigNode root = load_config(path);
-  expect_format(root, "hspmd-train/1");
-  for (const Override& o : overrides) apply_override(root, o.key, o.value);
-  expect_format(root, "hspmd-train/1");  // a flag may give that key, too
-  return root;
-}
-
 std::vector<std::string> read_paths(const ConfigNode& node) {
   std::vector<std::string> paths;
   if (node.is_list()) {
-    for (const ConfigNode& path : node.list()) paths.push_back(resolve_path(path.text(), node.file()));
+    for (const ConfigNode& path : node.list()) paths.push_back(path.path());
   } else {
-    paths.push_back(resolve_path(node.text(), node.file()));
+    paths.push_back(node.path());
   }
   if (paths.empty()) node.fail("at least one file or folder");
   for (const std::string& path : paths) {
@@ -50,7 +42,7 @@ void read_model(const ConfigNode& node, TrainConfig& config) {
     config.model = llama_preset(config.model_name);
   } else {
     config.model_name = file->text();
-    config.model = load_llama_config(resolve_path(config.model_name, node.file()));
+    config.model = load_llama_config(file->path());
   }
 }
 
@@ -106,8 +98,7 @@ void read_rest(const ConfigNode& root, TrainConfig& config) {
   if (const auto stop = root.find("stop_after")) config.stop_after = stop->integer(0, kMany);
   if (const auto seed = root.find("seed")) config.seed = static_cast<std::uint64_t>(seed->integer(0, kMany));
   if (const auto transport = root.find("transport")) read_transport(*transport, config);
-  if (const auto cluster = root.find("cluster"))
-    config.cluster = load_cluster(resolve_path(cluster->text(), root.file()));
+  if (const auto cluster = root.find("cluster")) config.cluster = load_cluster(cluster->path());
   if (const auto kernels = root.find("kernels")) {
     config.backend = read_backend(*kernels);
     if (config.backend == Backend::kPaced && !config.cluster)
@@ -117,7 +108,7 @@ void read_rest(const ConfigNode& root, TrainConfig& config) {
     invalid("{} is not built yet; leave it out.", checkpoint->where());
   if (const auto log = root.find("log")) {
     log->expect_keys({"json", "every"});
-    if (const auto json = log->find("json")) config.log_json = json->text();
+    if (const auto json = log->find("json")) config.log_json = json->path();
     if (const auto every = log->find("every")) config.log_every = every->integer(1, kMany);
   }
   if (const auto eval = root.find("eval")) {
@@ -127,32 +118,57 @@ void read_rest(const ConfigNode& root, TrainConfig& config) {
   }
 }
 
-void read_strategy_of_run(const ConfigNode& root, TrainConfig& config) {
-  const auto strategy = root.find("strategy");
-  const auto plan = root.find("plan");
-  if (plan) {
-    config.plan = load_plan(resolve_path(plan->text(), root.file()));
-    if (!config.plan->strategy)
-      invalid("{}: the plan must have its `strategy`, which says schedule and micro-batches.", plan->where());
-    config.strategy = config.plan->strategy;
-  } else if (strategy) {
-    config.strategy =
-        strategy->is_map() ? read_strategy(*strategy) : load_strategy(resolve_path(strategy->text(), root.file()));
-  }
-  if (!config.strategy) return;
-  const auto found = problems(*config.strategy, config.model.layers);
-  if (found.empty()) return;
-  const std::string place =
-      strategy && !strategy->is_map() && !plan ? resolve_path(strategy->text(), root.file()) : root.file();
+[[noreturn]] void refuse(const std::string& place, const std::vector<std::string>& found) {
   std::string text;
   for (const std::string& problem : found) text += fmt::format("{}{}: {}", text.empty() ? "" : "\n", place, problem);
   invalid("{}", text);
 }
 
+Strategy read_strategy_of_run(const ConfigNode& node, const ConfigNode& root) {
+  if (!node.is_map()) return load_strategy(node.path());
+  const bool of_a_file = node.file() != root.file();
+  return of_a_file ? named_after(read_strategy(node), node.file()) : read_strategy(node);
+}
+
+void read_distribution(const ConfigNode& root, TrainConfig& config) {
+  const auto strategy = root.find("strategy");
+  const auto plan = root.find("plan");
+  std::string place = root.file();
+  if (plan) {
+    place = plan->path();
+    config.plan = load_plan(place);
+    if (!config.plan->strategy)
+      invalid("{}: the plan must have its `strategy`, which says schedule and micro-batches.", plan->where());
+    config.strategy = config.plan->strategy;
+  } else if (strategy) {
+    place = strategy->is_map() ? strategy->file() : strategy->path();
+    config.strategy = read_strategy_of_run(*strategy, root);
+  }
+  const Strategy chosen = strategy_of(config);
+  if (const auto found = problems(chosen, config.model.layers); !found.empty()) refuse(place, found);
+  if (!config.cluster) return;
+  if (const auto found = problems(chosen, *config.cluster); !found.empty()) refuse(place, found);
+}
+
 }  // namespace
 
+ConfigNode load_run(const std::string& path, const std::vector<Override>& overrides) {
+  ConfigNode root = load_config(path);
+  expect_format(root, "hspmd-train/1");
+  for (const Override& o : overrides) {
+    const auto strategy = o.key.starts_with("strategy.") ? root.find("strategy") : std::nullopt;
+    if (strategy && strategy->yaml().IsScalar()) graft(root, "strategy", load_config(strategy->path()));
+    apply_override(root, o.key, o.value);
+  }
+  return root;
+}
+
 TrainConfig load_train_config(const std::string& path, const std::vector<Override>& overrides) {
-  const ConfigNode root = load_with_overrides(path, overrides);
+  return read_train_config(load_run(path, overrides));
+}
+
+TrainConfig read_train_config(const ConfigNode& root) {
+  expect_format(root, "hspmd-train/1");
   root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy",
                     "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
   TrainConfig config;
@@ -160,7 +176,7 @@ TrainConfig load_train_config(const std::string& path, const std::vector<Overrid
   read_data(root.at("data"), config);
   if (const auto optimizer = root.find("optimizer")) read_optimizer(*optimizer, config.optimizer);
   read_rest(root, config);
-  read_strategy_of_run(root, config);
+  read_distribution(root, config);
   const Strategy strategy = strategy_of(config);
   if (config.data.global_batch != 0 && strategy.global_batch() != config.data.global_batch) {
     root.at("data")
@@ -170,8 +186,7 @@ TrainConfig load_train_config(const std::string& path, const std::vector<Overrid
   return config;
 }
 
-std::string print_train_config(const std::string& path, const std::vector<Override>& overrides) {
-  const ConfigNode root = load_with_overrides(path, overrides);
+std::string print_train_config(const ConfigNode& root) {
   std::ostringstream text;
   text << root.yaml();
   return text.str() + "\n";

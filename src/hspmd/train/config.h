@@ -1,6 +1,18 @@
-// `hspmd-train/1`: everything of one training run. docs/formats.md describes each key.
+// `hspmd-train/1`: everything of one training run. docs/formats.md describes each key and its default.
+//
+//   format: hspmd-train/1
+//   model: {preset: tiny}
+//   data: {path: text}
+//   steps: 20
+//
+//   load_train_config("run.yaml", {{"optimizer.lr", "3e-4"}, {"strategy.pipelines.0.micro_batches", "2"}})
+//
+// Relative paths in a file are relative to its folder, those of an override to the working folder. What is read here
+// has been checked as far as that goes without building the model: the strategy fits the model's layers and the
+// cluster's devices, files and folders exist.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +50,7 @@ struct TrainConfig {
   Precision precision = Precision::kFp32;
   std::int64_t steps = 50;
   std::int64_t stop_after = 0;  // 0: run all steps; else stop so early, on the schedule of all
+  [[nodiscard]] std::int64_t last_step() const { return stop_after > 0 ? std::min(stop_after, steps) : steps; }
   std::uint64_t seed = 1;
   std::optional<Strategy> strategy;  // absent: one device
   std::optional<PlanFile> plan;      // in place of the strategy's own plan
@@ -54,18 +67,21 @@ struct Override {
   std::string value;
 };
 
-// Reads a run file and applies the overrides. Throws InvalidArgument with all that config_node.h promises.
+// Reads a run file once and applies the overrides; one may reach into the file that `strategy` names.
+// Throws InvalidArgument with all that config_node.h promises.
+[[nodiscard]] ConfigNode load_run(const std::string& path, const std::vector<Override>& overrides);
+[[nodiscard]] TrainConfig read_train_config(const ConfigNode& root);
 [[nodiscard]] TrainConfig load_train_config(const std::string& path, const std::vector<Override>& overrides);
 // The file with the overrides, as YAML.
-[[nodiscard]] std::string print_train_config(const std::string& path, const std::vector<Override>& overrides);
+[[nodiscard]] std::string print_train_config(const ConfigNode& root);
 
-// A model by preset name, or by the path of a Hugging Face config.
+// A model by preset name, or by the path of a Hugging Face config. Throws InvalidArgument where it is neither.
 [[nodiscard]] LlamaConfig load_model(const std::string& preset_or_path);
 
 // The strategy of the run: the file's, the plan's, or one device.
 [[nodiscard]] Strategy strategy_of(const TrainConfig& config);
 
-// Linear warm-up, then cosine to min_lr at the last step; t from 1.
+// Linear warm-up, then cosine to min_lr at the last step; t from 1. Source: Loshchilov and Hutter 2017, one cycle.
 [[nodiscard]] double learning_rate(const OptimizerConfig& optimizer, std::int64_t t, std::int64_t steps);
 
 }  // namespace hspmd

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "hspmd/models/training_step.h"
+#include "hspmd/specialize/plan_problems.h"
 
 namespace hspmd {
 namespace {
@@ -22,10 +25,6 @@ RunOptions run_options(const TrainConfig& config, const Strategy& strategy) {
   options.seed = config.seed;
   options.timeout_s = config.timeout_s;
   return options;
-}
-
-const char* precision_name(Precision precision) {
-  return precision == Precision::kFp64 ? "fp64" : "fp32";
 }
 
 std::optional<double> sum_of_peaks(const TrainConfig& config, const Strategy& strategy) {
@@ -44,6 +43,30 @@ std::string finite_or_null(double value) {
   return std::isfinite(value) ? number_text(value) : "null";
 }
 
+enum class FeedKind { kIds, kPositions, kSegments, kTargets };
+
+FeedKind feed_kind(const std::string& placeholder) {
+  if (placeholder == "ids") return FeedKind::kIds;
+  if (placeholder == "positions") return FeedKind::kPositions;
+  if (placeholder == "segments") return FeedKind::kSegments;
+  if (placeholder == "targets") return FeedKind::kTargets;
+  throw InternalError(fmt::format("[train] a placeholder must be one of Llama's. Received \"{}\".", placeholder));
+}
+
+// What a plan file says stands before what the strategy gives.
+Plan plan_of(const Strategy& strategy, const ModelRoles& roles, const std::optional<PlanFile>& file) {
+  Plan plan = expand(strategy, roles);
+  if (!file) return plan;
+  for (const auto& [name, annotation] : file->plan.tensors()) plan.set_tensor(name, *annotation);
+  for (const auto& [name, annotation] : file->plan.reshards()) plan.set_reshard(name, *annotation);
+  return plan;
+}
+
+// An evaluation has no optimizer: no states, no gradients, no norm.
+bool in_evaluation(const Graph& graph, const std::string& tensor) {
+  return graph.find(tensor) || graph.find(tensor + "/master");
+}
+
 }  // namespace
 
 StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const OptimizerConfig& optimizer,
@@ -54,16 +77,32 @@ StepProgram build_step(const LlamaConfig& model, const Strategy& strategy, const
   const ops::AdamWAttributes adamw{optimizer.beta1, optimizer.beta2, optimizer.eps, optimizer.weight_decay,
                                    optimizer.clip_norm};
   build_training_step(built.graph, {outputs.loss, outputs.tokens}, adamw, roles);
-  built.plan = expand(strategy, roles);
-  if (plan) {  // what the file says stands before what the strategy gives
-    for (const auto& [name, annotation] : plan->plan.tensors()) built.plan.set_tensor(name, *annotation);
-    for (const auto& [name, annotation] : plan->plan.reshards()) built.plan.set_reshard(name, *annotation);
+  built.plan = plan_of(strategy, roles, plan);
+  if (!plan) return built;
+  const auto found = problems(built.plan, strategy, built.graph);
+  if (!found.empty()) invalid("{}: {}", plan->name, fmt::join(found, "\n" + plan->name + ": "));
+  return built;
+}
+
+StepProgram build_evaluation(const LlamaConfig& model, const Strategy& strategy, const std::optional<PlanFile>& plan) {
+  StepProgram built;
+  ModelRoles roles = llama_roles(model);
+  const ModelOutputs outputs = build_llama(built.graph, model);
+  build_evaluation_step(built.graph, {outputs.loss, outputs.tokens}, roles);
+  const Plan whole = plan_of(strategy, roles, plan);
+  for (const auto& [name, annotation] : whole.tensors()) {
+    if (in_evaluation(built.graph, name)) built.plan.set_tensor(name, *annotation);
+  }
+  for (const auto& [name, annotation] : whole.reshards()) {
+    if (built.graph.find(name)) built.plan.set_reshard(name, *annotation);
   }
   return built;
 }
 
+namespace {
+
 // The JSON log: one line a record, flushed, so that a killed run leaves whole lines.
-struct Trainer::Log {
+struct Log {
   explicit Log(const std::string& name) : file(name.empty() ? nullptr : std::fopen(name.c_str(), "w")), path(name) {
     if (!path.empty() && file == nullptr)
       invalid("[log] log.json must be a file that can be written. Received \"{}\".", path);
@@ -81,6 +120,8 @@ struct Trainer::Log {
   std::FILE* file;
   std::string path;
 };
+
+}  // namespace
 
 Trainer::Trainer(TrainConfig config)
     : config_(std::move(config)),
@@ -104,13 +145,21 @@ Trainer::Trainer(TrainConfig config)
   if (config_.eval_every > 0) {
     validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary),
                                            config_.data.sequence_length, Shuffle::kNo, config_.seed);
-    ModelRoles roles = llama_roles(config_.model);
-    const ModelOutputs outputs = build_llama(evaluation_graph_, config_.model);
-    build_evaluation_step(evaluation_graph_, {outputs.loss, outputs.tokens}, roles);
-    evaluation_ = std::make_unique<DeviceRun>(evaluation_graph_, expand(strategy_, roles), strategy_.devices(),
+    StepProgram evaluation = build_evaluation(config_.model, strategy_, config_.plan);
+    evaluation_graph_ = std::move(evaluation.graph);
+    evaluation_ = std::make_unique<DeviceRun>(evaluation_graph_, evaluation.plan, strategy_.devices(),
                                               run_options(config_, strategy_), cluster_);
+    check_memory();
   }
-  log_ = std::make_unique<Log>(config_.log_json);
+}
+
+// Each run has checked its own; here they stand beside each other.
+void Trainer::check_memory() const {
+  const std::vector<Device> devices = strategy_.devices();
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    const std::size_t bytes = run_->memory_bytes()[r] + evaluation_->memory_bytes()[r];
+    if (const auto why = why_too_large(cluster_, devices[r], bytes)) invalid("[memory] {}", *why);
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -142,23 +191,24 @@ void Trainer::feed(const Stream& stream, std::int64_t first_sequence, std::int64
     in_step += strategy_.pipelines[pipeline].micro_batch_sizes[static_cast<std::size_t>(m)];
   auto* data = static_cast<std::int32_t*>(request.data);
   const Box& box = *request.box;
-  const char what = request.feed->name[0];  // ids, positions, segments, targets
+  const FeedKind kind = feed_kind(request.feed->name);
   for (std::int64_t b = box[0].begin; b < box[0].end; ++b) {
     const bool real = in_step + b < sequences;
     const std::int64_t first = stream.first_token(real ? first_sequence + in_step + b : first_sequence);
     for (std::int64_t s = box[1].begin; s < box[1].end; ++s) {
-      switch (what) {
-        case 'i':
+      switch (kind) {
+        case FeedKind::kIds:
           *data++ = stream.token(first + s);
           break;
-        case 'p':
+        case FeedKind::kPositions:
           *data++ = static_cast<std::int32_t>(s);
           break;
-        case 't':
+        case FeedKind::kSegments:
+          *data++ = 0;
+          break;
+        case FeedKind::kTargets:
           *data++ = real ? stream.token(first + s + 1) : -1;
           break;
-        default:
-          *data++ = 0;
       }
     }
   }
@@ -199,12 +249,14 @@ double Trainer::evaluate() {
   auto& trained = run_->executors();
   auto& evaluating = evaluation_->executors();
   for (std::size_t r = 0; r < trained.size(); ++r) {
-    const auto from = trained[r]->leaves();
+    std::map<std::string, Executor::LeafView> from;
+    for (const Executor::LeafView& leaf : trained[r]->leaves()) from[leaf.leaf->name] = leaf;
     for (const Executor::LeafView& to : evaluating[r]->leaves()) {
-      const auto source = std::find_if(from.begin(), from.end(),
-                                       [&](const Executor::LeafView& v) { return v.leaf->name == to.leaf->name; });
-      if (source != from.end())
-        std::memcpy(to.data, source->data, static_cast<std::size_t>(volume(to.box)) * element_bytes(config_.precision));
+      const auto source = from.find(to.leaf->name);
+      check_internal(source != from.end() && source->second.box == to.box,
+                     "evaluation holds the same part of each leaf as training");
+      const auto bytes = static_cast<std::size_t>(volume(to.box)) * element_bytes(config_.precision);
+      std::memcpy(to.data, source->second.data, bytes);
     }
   }
   const std::int64_t batch = strategy_.global_batch();
@@ -220,15 +272,16 @@ double Trainer::evaluate() {
 }
 
 Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& listeners) {
-  const std::int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
+  const std::int64_t last = config_.last_step();
+  const Log log(config_.log_json);
   for (std::int64_t number = 1; number <= last; ++number) {
     const StepRecord record = step(number);
-    log_->write(to_json(record));
+    log.write(to_json(record));
     if (number % config_.log_every == 0 || number == last || number == 1) listeners.line(record);
     listeners.progress(record);
     if (config_.eval_every > 0 && (number % config_.eval_every == 0 || number == last)) {
       const double loss = evaluate();
-      log_->write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
+      log.write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
       listeners.note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
     }
     if (interrupted.load()) return Finish::kInterrupted;
@@ -237,14 +290,11 @@ Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& liste
 }
 
 std::string to_json(const StepRecord& r) {
-  std::string name;
-  for (const char c : r.strategy) {
-    if (c == '"' || c == '\\') name += '\\';
-    name += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
+  using Json = nlohmann::json;
+  const std::string name = Json(r.strategy).dump(-1, ' ', false, Json::error_handler_t::replace);
   return fmt::format(
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"step_s\":{},\"tokens_per_s\":{},\"tflops\":"
-      "{},\"mfu\":{},\"peak_memory_bytes\":[{}],\"strategy\":\"{}\"}}",
+      "{},\"mfu\":{},\"peak_memory_bytes\":[{}],\"strategy\":{}}}",
       r.step, finite_or_null(r.loss), finite_or_null(r.grad_norm), number_text(r.lr), r.tokens, number_text(r.step_s),
       number_text(r.tokens_per_s), number_text(r.tflops), r.mfu ? number_text(*r.mfu) : "null",
       fmt::join(r.peak_memory_bytes, ","), name);

@@ -47,7 +47,8 @@ class Trainer {
     std::function<void(const StepRecord&)> progress;
     std::function<void(const std::string&)> note;
   };
-  // Runs to the configured step, or until `interrupted` is set.
+  // Runs to the configured step, or until `interrupted` is set. Begins log.json anew: throws InvalidArgument where it
+  // cannot be written.
   // Throws RuntimeFailure when the loss is not finite (it says where that appeared first) or a device fails.
   Finish run(const std::atomic<bool>& interrupted, const Listeners& listeners);
 
@@ -59,7 +60,7 @@ class Trainer {
   [[nodiscard]] DeviceRun& devices() { return *run_; }
 
  private:
-  struct Log;
+  void check_memory() const;
   void feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step,
             const FeedRequest& request) const;
 
@@ -74,15 +75,18 @@ class Trainer {
   std::unique_ptr<DeviceRun> run_;
   Graph evaluation_graph_;
   std::unique_ptr<DeviceRun> evaluation_;
-  std::unique_ptr<Log> log_;
 };
 
-// The model's step as graph and plan: what train, check and the benches run.
+// The model's step as graph and plan: what train, check and the benches run. Throws InvalidArgument where the plan file
+// says what does not fit model and strategy (plan_problems.h), with the file's name.
 struct StepProgram {
   Graph graph;
   Plan plan;
 };
 [[nodiscard]] StepProgram build_step(const LlamaConfig& model, const Strategy& strategy,
                                      const OptimizerConfig& optimizer, const std::optional<PlanFile>& plan);
+// Forward alone, with every parameter laid out as in the step.
+[[nodiscard]] StepProgram build_evaluation(const LlamaConfig& model, const Strategy& strategy,
+                                           const std::optional<PlanFile>& plan);
 
 }  // namespace hspmd

@@ -1,40 +1,15 @@
 #include "hspmd/runtime/kernels/aten_dot.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/einsum.h>
 #include <ATen/ops/mm.h>
-#include <c10/core/InferenceMode.h>
 
-#include <algorithm>
-#include <cstring>
+#include <array>
 
-#include "hspmd/runtime/kernels/kernel_call.h"
+#include "hspmd/runtime/kernels/plain_tensors.h"
 
 namespace hspmd::kernels {
 namespace {
-
-// A matrix over planned memory: made once; a run points it elsewhere without allocating anything.
-class MatrixView {
- public:
-  MatrixView(std::int64_t rows, std::int64_t columns, at::ScalarType type) {
-    tensor_ = at::from_blob(&placeholder_, {rows, columns}, at::TensorOptions().dtype(type));
-  }
-  const at::Tensor& at(const void* data) {
-    if (data != data_) {
-      tensor_.storage().set_data_ptr_noswap(at::DataPtr(const_cast<void*>(data), c10::Device(c10::kCPU)));
-      data_ = data;
-    }
-    return tensor_;
-  }
-  // The transposed matrix shares the storage.
-  void transpose() { tensor_ = tensor_.t(); }
-
- private:
-  static inline double placeholder_ = 0;
-  at::Tensor tensor_;
-  const void* data_ = nullptr;
-};
 
 std::string only(const std::string& dims, const std::string& others) {
   std::string found;
@@ -76,54 +51,43 @@ std::optional<Product> as_product(const std::string& a, const std::string& b, co
   return product;
 }
 
-class DotKernel final : public Kernel {
- public:
-  DotKernel(const Product& p, const KernelRequest& request)
-      : type_(request.precision == Precision::kFp64 ? at::kDouble : at::kFloat),
-        empty_(p.m == 0 || p.n == 0),
-        no_sum_(p.k == 0),
-        adds_(request.write == Write::kAdd),
-        result_bytes_(static_cast<std::size_t>(p.m * p.n) * element_bytes(request.precision)),
-        a_(p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, type_),
-        b_(p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, type_),
-        y_(p.m, p.n, type_) {
-    if (p.a_transposed) a_.transpose();
-    if (p.b_transposed) b_.transpose();
-  }
-
-  void run(std::span<const void* const> operands, std::span<void* const> results, void*) override {
-    if (empty_) return;
-    if (no_sum_) {
-      if (!adds_) std::memset(results[0], 0, result_bytes_);
-      return;
-    }
-    const c10::InferenceMode no_autograd;
-    at::Tensor y = y_.at(results[0]);
-    if (adds_) {
-      at::addmm_out(y, y, a_.at(operands[0]), b_.at(operands[1]));
+std::unique_ptr<Kernel> matrix_product(const KernelRequest& request, const Product& p) {
+  PlainTensors t(request);
+  at::Tensor a = p.a_transposed ? t.in(0, {p.k, p.m}).t() : t.in(0, {p.m, p.k});
+  at::Tensor b = p.b_transposed ? t.in(1, {p.n, p.k}).t() : t.in(1, {p.k, p.n});
+  at::Tensor y = t.out(0, {p.m, p.n});
+  const bool adds = request.write == Write::kAdd;
+  const bool empty = p.k == 0;
+  return t.kernel([=]() mutable {
+    if (empty) {
+      if (!adds) y.zero_();
+    } else if (adds) {
+      at::addmm_out(y, y, a, b);
     } else {
-      at::mm_out(y, a_.at(operands[0]), b_.at(operands[1]));
+      at::mm_out(y, a, b);
     }
-  }
+  });
+}
 
- private:
-  at::ScalarType type_;
-  bool empty_, no_sum_, adds_;
-  std::size_t result_bytes_;
-  MatrixView a_, b_, y_;
-};
+std::unique_ptr<Kernel> any_contraction(const KernelRequest& request, const std::string& factors) {
+  PlainTensors t(request);
+  const std::array<at::Tensor, 2> operands = {t.in(0), t.in(1)};
+  at::Tensor y = t.out(0);
+  if (request.write == Write::kAdd) return t.kernel([=]() mutable { y.add_(at::einsum(factors, operands)); });
+  return t.kernel([=]() mutable { y.copy_(at::einsum(factors, operands)); });
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> aten_dot(const KernelRequest& request) {
+  const c10::InferenceMode no_autograd;
   const std::string& text = request.attributes->text("factors");
   const std::size_t comma = text.find(',');
   const std::size_t arrow = text.find("->");
   const std::string a = text.substr(0, comma);
   const std::string b = text.substr(comma + 1, arrow - comma - 1);
   const auto product = as_product(a, b, text.substr(arrow + 2), request);
-  if (!product) return make_reference_kernel(request);
-  return std::make_unique<DotKernel>(*product, request);
+  return product ? matrix_product(request, *product) : any_contraction(request, text);
 }
 
 }  // namespace hspmd::kernels

@@ -1,5 +1,5 @@
-// Contractions by libtorch: one matrix product where the factors of rows, columns and sum lie together in the same
-// order in all tensors (all of the Llama's do); plain loops elsewhere.
+// Contractions by libtorch, on any device: one matrix product where the factors of rows, columns and sum lie together
+// in the same order in all tensors (all of the Llama's do); elsewhere einsum, which allocates.
 #pragma once
 
 #include "hspmd/runtime/kernels/kernel.h"

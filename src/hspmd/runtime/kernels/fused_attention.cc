@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "hspmd/runtime/kernels/attention_shape.h"
 #include "hspmd/runtime/kernels/fused_loops.h"
 #include "hspmd/runtime/kernels/kernel_call.h"
 
@@ -14,19 +15,6 @@ namespace {
 
 constexpr std::int64_t kQueries = 64;  // a block of queries
 constexpr std::int64_t kKeys = 64;     // visibility is decided for so many keys at once
-
-struct Sizes {
-  std::int64_t b, s, t, k, g, d;
-  explicit Sizes(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)),
-        s(dim(r.operands[0], 1)),
-        t(dim(r.operands[1], 1)),
-        k(dim(r.operands[0], 2)),
-        g(dim(r.operands[0], 3)),
-        d(dim(r.operands[0], 4)) {}
-  [[nodiscard]] std::int64_t query_stride() const { return k * g * d; }
-  [[nodiscard]] std::int64_t key_stride() const { return k * d; }
-};
 
 void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
           const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
@@ -76,7 +64,7 @@ struct Visible {
   std::int64_t begin = 0, end = 0;
 };
 
-Visible visible_keys(const Ids& ids, const Sizes& n, std::int64_t q, std::int64_t nq) {
+Visible visible_keys(const Ids& ids, const AttentionShape& n, std::int64_t q, std::int64_t nq) {
   Visible v{n.t, 0};
   for (std::int64_t t = 0; t < n.t; t += kKeys) {
     const std::int64_t nt = std::min(kKeys, n.t - t);
@@ -107,14 +95,14 @@ void mask(T* scores, const Ids& ids, std::int64_t q, std::int64_t nq, const Visi
   }
 }
 
-Ids ids_of(const Call& c, const Sizes& n, std::int64_t b) {
+Ids ids_of(const Call& c, const AttentionShape& n, std::int64_t b) {
   return {c.in<std::int32_t>(3) + b * n.s, c.in<std::int32_t>(4) + b * n.t, c.in<std::int32_t>(5) + b * n.s,
           c.in<std::int32_t>(6) + b * n.t};
 }
 
 // Calls visit(b, k, g, first query, queries, visible keys).
 template <typename Visit>
-void for_each_block(const Call& c, const Sizes& n, Visit visit) {
+void for_each_block(const Call& c, const AttentionShape& n, Visit visit) {
   for (std::int64_t b = 0; b < n.b; ++b) {
     const Ids ids = ids_of(c, n, b);
     for (std::int64_t q = 0; q < n.s; q += kQueries) {
@@ -128,8 +116,8 @@ void for_each_block(const Call& c, const Sizes& n, Visit visit) {
 }
 
 template <typename T>
-void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g,
-                   std::int64_t q, std::int64_t nq, const Visible& v) {
+void forward_block(const Call& c, const AttentionShape& n, const Ids& ids, std::int64_t b, std::int64_t k,
+                   std::int64_t g, std::int64_t q, std::int64_t nq, const Visible& v) {
   const auto& l = loops<T>();
   const std::int64_t width = v.end - v.begin;
   const std::int64_t row0 = ((b * n.s + q) * n.k + k) * n.g + g;
@@ -166,8 +154,8 @@ void forward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b
 }
 
 template <typename T>
-void backward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t b, std::int64_t k, std::int64_t g,
-                    std::int64_t q, std::int64_t nq, const Visible& v) {
+void backward_block(const Call& c, const AttentionShape& n, const Ids& ids, std::int64_t b, std::int64_t k,
+                    std::int64_t g, std::int64_t q, std::int64_t nq, const Visible& v) {
   const auto& l = loops<T>();
   const std::int64_t width = v.end - v.begin;
   const std::int64_t row0 = ((b * n.s + q) * n.k + k) * n.g + g;
@@ -205,7 +193,7 @@ void backward_block(const Call& c, const Sizes& n, const Ids& ids, std::int64_t 
 
 template <typename T>
 std::unique_ptr<Kernel> fused_attention(const KernelRequest& request) {
-  const Sizes n(request);
+  const AttentionShape n(request);
   return make_kernel(
       [n](const Call& c) { for_each_block(c, n, [&](const auto&... block) { forward_block<T>(c, n, block...); }); },
       static_cast<std::size_t>(kQueries * (n.t + 1)) * sizeof(T));
@@ -213,7 +201,7 @@ std::unique_ptr<Kernel> fused_attention(const KernelRequest& request) {
 
 template <typename T>
 std::unique_ptr<Kernel> fused_attention_grad(const KernelRequest& request) {
-  const Sizes n(request);
+  const AttentionShape n(request);
   return make_kernel(
       [n](const Call& c) {
         std::fill_n(c.out<T>(1), n.b * n.t * n.key_stride(), T{0});

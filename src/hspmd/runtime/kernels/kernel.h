@@ -2,7 +2,7 @@
 // run allocates no tensor storage, makes no string, searches no map.
 //
 // Three backends behind one table:
-//   aten       libtorch for contractions, own fused loops (vectorised, chosen for the CPU at load time) elsewhere
+//   aten       libtorch; on the CPU own fused loops (vectorised, chosen at load time) where they are faster
 //   reference  plain loops: the oracle, and what sanitizers see
 //   paced      no arithmetic; the operator takes its modelled time
 //
@@ -24,9 +24,20 @@ enum class Precision { kFp32, kFp64 };
   return p == Precision::kFp64 ? 8 : 4;
 }
 
+[[nodiscard]] constexpr const char* precision_name(Precision p) {  // as in run and cluster files
+  return p == Precision::kFp64 ? "fp64" : "fp32";
+}
+
 enum class Write {
   kSet,  // result = ...
   kAdd,  // result += ...: only where Operator::can_add()
+};
+
+// Whose memory the tensors lie in.
+enum class Processor {
+  kCpu,
+  kCuda,
+  kNone,  // nobody's: a run makes no values, and fails where a kernel would read memory of the host or mix devices
 };
 
 struct KernelRequest {
@@ -38,6 +49,7 @@ struct KernelRequest {
   std::vector<Box> results;
   Precision precision = Precision::kFp32;
   Write write = Write::kSet;
+  Processor processor = Processor::kCpu;
 };
 
 class Kernel {
@@ -50,8 +62,10 @@ class Kernel {
 
 // Throws InvalidArgument when the backend has no kernel of the operator (it names both).
 [[nodiscard]] std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request);
-[[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(
-    const KernelRequest& request);  // absent without libtorch: throws
+// Without libtorch these two throw. The aten backend runs plain kernels wherever it has no fused loop; asked for by
+// name, they run on the CPU too (tests).
+[[nodiscard]] std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest& request);
+[[nodiscard]] std::unique_ptr<Kernel> make_plain_kernel(const KernelRequest& request);
 // Once per process before any aten kernel runs: one thread a kernel (ATen and OpenBLAS alike).
 void limit_kernel_threads(int threads);
 

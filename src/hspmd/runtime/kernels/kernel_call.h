@@ -57,18 +57,19 @@ std::unique_ptr<Kernel> make_kernel(Body body, std::size_t workspace = 0) {
 
 using Maker = std::unique_ptr<Kernel> (*)(const KernelRequest&);
 struct Entry {
+  constexpr Entry(std::string_view name, Maker both) : Entry(name, both, both) {}
+  constexpr Entry(std::string_view name, Maker single, Maker twofold) : op(name), fp32(single), fp64(twofold) {}
   std::string_view op;
   Maker fp32;
   Maker fp64;
 };
 
-[[nodiscard]] inline std::unique_ptr<Kernel> make_from(std::span<const Entry> table, const char* backend,
-                                                       const KernelRequest& request) {
+// Null where the table has no kernel of the operator.
+[[nodiscard]] inline Maker find_maker(std::span<const Entry> table, const KernelRequest& request) {
   for (const Entry& entry : table) {
-    if (entry.op == request.op->name())
-      return request.precision == Precision::kFp64 ? entry.fp64(request) : entry.fp32(request);
+    if (entry.op == request.op->name()) return request.precision == Precision::kFp64 ? entry.fp64 : entry.fp32;
   }
-  invalid("[kernels] the {} backend must have a kernel of {}", backend, request.op->name());
+  return nullptr;
 }
 
 }  // namespace hspmd::kernels

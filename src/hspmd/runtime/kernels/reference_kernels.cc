@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 
+#include "hspmd/runtime/kernels/attention_shape.h"
 #include "hspmd/runtime/kernels/kernel_call.h"
 #include "hspmd/runtime/kernels/rope_angles.h"
 
@@ -104,48 +106,57 @@ std::unique_ptr<Kernel> bias_grad(const KernelRequest& request) {
   });
 }
 
-// Walks all factors of a contraction; the result's first, so that each result element is summed in one go.
-template <typename T>
-std::unique_ptr<Kernel> dot(const KernelRequest& request) {
+// One factor of a contraction: its size, and how far a step along it goes in each operand and in the result.
+struct Factor {
+  std::int64_t size = 1;
+  std::array<std::int64_t, 3> stride = {0, 0, 0};
+};
+
+// The factors in the order of the loops: the result's first, so that each result element is summed in one go.
+std::vector<Factor> factors_of(const KernelRequest& request) {
   const std::string& text = request.attributes->text("factors");
   const std::size_t comma = text.find(',');
   const std::size_t arrow = text.find("->");
   const std::array<std::string, 3> dims = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1),
                                            text.substr(arrow + 2)};
   const std::array<const Box*, 3> boxes = {&request.operands[0], &request.operands[1], &request.results[0]};
-  std::map<char, std::int64_t> size;
-  std::array<std::map<char, std::int64_t>, 3> stride;
+  std::map<char, Factor> factors;
   for (std::size_t t = 0; t < 3; ++t) {
     std::int64_t step = 1;
     for (std::size_t d = dims[t].size(); d-- > 0;) {
-      size[dims[t][d]] = dim(*boxes[t], d);
-      stride[t][dims[t][d]] = step;
-      step *= dim(*boxes[t], d);
+      Factor& factor = factors[dims[t][d]];
+      factor.size = dim(*boxes[t], d);
+      factor.stride[t] = step;
+      step *= factor.size;
     }
   }
-  std::string order = dims[2];
-  for (const auto& [factor, n] : size) {
-    if (order.find(factor) == std::string::npos) order += factor;
+  std::vector<Factor> loops;
+  for (const char letter : dims[2]) loops.push_back(factors.at(letter));
+  for (const auto& [letter, factor] : factors) {
+    if (dims[2].find(letter) == std::string::npos) loops.push_back(factor);
   }
-  std::int64_t total = 1;
-  for (const auto& [factor, n] : size) total *= n;
+  return loops;
+}
+
+template <typename T>
+void contract(std::span<const Factor> loops, const T* a, const T* b, T* result) {
+  if (loops.empty()) {
+    *result += *a * *b;
+    return;
+  }
+  const Factor& loop = loops.front();
+  for (std::int64_t i = 0; i < loop.size; ++i) {
+    contract(loops.subspan(1), a + i * loop.stride[0], b + i * loop.stride[1], result + i * loop.stride[2]);
+  }
+}
+
+template <typename T>
+std::unique_ptr<Kernel> dot(const KernelRequest& request) {
   const std::int64_t elements = volume(request.results[0]);
   const bool adds = request.write == Write::kAdd;
-  return make_kernel([=](const Call& c) {
+  return make_kernel([=, loops = factors_of(request)](const Call& c) {
     if (!adds) std::fill_n(c.out<T>(0), elements, T{0});
-    for (std::int64_t i = 0; i < total; ++i) {
-      std::int64_t rest = i;
-      std::array<std::int64_t, 3> at = {0, 0, 0};
-      for (std::size_t f = order.size(); f-- > 0;) {
-        const std::int64_t index = rest % size.at(order[f]);
-        rest /= size.at(order[f]);
-        for (std::size_t t = 0; t < 3; ++t) {
-          const auto found = stride[t].find(order[f]);
-          if (found != stride[t].end()) at[t] += index * found->second;
-        }
-      }
-      c.out<T>(0)[at[2]] += c.in<T>(0)[at[0]] * c.in<T>(1)[at[1]];
-    }
+    contract<T>(loops, c.in<T>(0), c.in<T>(1), c.out<T>(0));
   });
 }
 
@@ -246,17 +257,6 @@ std::unique_ptr<Kernel> rope(const KernelRequest& request) {
     }
   });
 }
-
-struct AttentionShape {
-  std::int64_t b, s, t, k, g, d;
-  explicit AttentionShape(const KernelRequest& r)
-      : b(dim(r.operands[0], 0)),
-        s(dim(r.operands[0], 1)),
-        t(dim(r.operands[1], 1)),
-        k(dim(r.operands[0], 2)),
-        g(dim(r.operands[0], 3)),
-        d(dim(r.operands[0], 4)) {}
-};
 
 // Calls visit(query row, key row, batch index, s, t) for every pair that sees; rows count vectors of d elements.
 template <typename Visit>
@@ -455,7 +455,12 @@ std::unique_ptr<Kernel> adamw(const KernelRequest& request) {
   return make_kernel([=](const Call& c) {
     const double count = static_cast<double>(c.in<T>(5)[0]);
     const double norm = std::sqrt(static_cast<double>(c.in<T>(4)[0])) / count;
-    if (!std::isfinite(norm)) return;  // the run stops; the state stays what it was
+    if (!std::isfinite(norm)) {  // the run stops; the state stays what it was
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (c.results[i] != c.operands[i]) std::copy_n(c.in<T>(i), n, c.out<T>(i));
+      }
+      return;
+    }
     const T factor = static_cast<T>((clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0) / count);
     const T lr = c.in<T>(6)[0], c1 = c.in<T>(6)[1], c2 = c.in<T>(6)[2];
     for (std::int64_t i = 0; i < n; ++i) {
@@ -507,7 +512,9 @@ constexpr Entry kTable[] = {
 namespace hspmd {
 
 std::unique_ptr<Kernel> make_reference_kernel(const KernelRequest& request) {
-  return kernels::make_from(kernels::kTable, "reference", request);
+  const kernels::Maker make = kernels::find_maker(kernels::kTable, request);
+  if (make == nullptr) invalid("[kernels] the reference backend must have a kernel of {}", request.op->name());
+  return make(request);
 }
 
 }  // namespace hspmd

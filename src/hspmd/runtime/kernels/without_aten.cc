@@ -7,6 +7,10 @@ std::unique_ptr<Kernel> make_aten_kernel(const KernelRequest&) {
   invalid("[kernels] this build has no libtorch; choose `kernels: reference`, or build with -DHSPMD_ATEN=ON");
 }
 
+std::unique_ptr<Kernel> make_plain_kernel(const KernelRequest& request) {
+  return make_aten_kernel(request);
+}
+
 void limit_kernel_threads(int) {}
 
 }  // namespace hspmd

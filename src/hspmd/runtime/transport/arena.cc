@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -42,6 +43,7 @@ std::uint64_t this_host() {
     struct stat info {};
     if (stat(space, &info) == 0) text += fmt::format(" {}", info.st_ino);
   }
+  if (const char* name = std::getenv("HSPMD_HOST")) text += fmt::format(" {}", name);
   std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a: alike in every build
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return hash;

@@ -29,7 +29,7 @@
 
 namespace hspmd {
 
-inline constexpr int kRoundsPerChannel = 8;  // a CommPlan has at most 4 stages of 2 rounds
+inline constexpr int kRoundsPerChannel = 16;  // a CommPlan has at most 4 stages of 4 rounds
 
 // One process's place among all.
 struct Place {
@@ -37,7 +37,7 @@ struct Place {
   std::vector<std::uint64_t> hosts;  // by rank: equal numbers share memory
 };
 // A number that is equal for processes that can reach each other's memory: same kernel, same process and network
-// namespaces.
+// namespaces, and the same HSPMD_HOST, where that is set (several hosts on one machine, for trials).
 [[nodiscard]] std::uint64_t this_host();
 
 class Generation {

@@ -1,8 +1,7 @@
 // Direct all-gather: every rank copies the others' parts into its own memory.
 //
 // Meets: 2. A rank reads and writes B less its own part. Small: through the slots, meets once.
-#include <cstring>
-
+#include "hspmd/runtime/transport/copy.h"
 #include "hspmd/runtime/transport/direct_collectives.h"
 #include "hspmd/runtime/transport/parts.h"
 
@@ -17,18 +16,19 @@ void direct_all_gather(Team& team, std::span<const std::size_t> parts, std::span
   const bool small = data.size_bytes() <= Team::kSmallBytes;
   if (small) {
     const std::span<T> mine = part_of(team.me());
-    if (!mine.empty()) std::memcpy(team.my_slot(), mine.data(), mine.size_bytes());
+    copy(team.my_slot(), mine.data(), mine.size_bytes());
     team.arrive();
   } else {
     team.show(data.data());
   }
+  const bool beyond_caches = data.size_bytes() * static_cast<std::size_t>(team.size()) >= kBeyondCaches;
   // Each begins with its neighbour, so that they do not all read one rank's memory at once.
   for (int step = 1; step < team.size(); ++step) {
     const int place = (team.me() + step) % team.size();
     const std::span<T> part = part_of(place);
     const std::byte* theirs = small ? team.slot_of(place) : team.data_of(place);
     const T* from = reinterpret_cast<const T*>(theirs) + (small ? 0 : begin_of_part(parts, place));
-    if (!part.empty()) std::memcpy(part.data(), from, part.size_bytes());
+    (beyond_caches ? copy_beyond_caches : copy)(part.data(), from, part.size_bytes());
   }
   if (small) return;
   team.depart();

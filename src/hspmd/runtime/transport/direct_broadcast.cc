@@ -1,8 +1,7 @@
 // Direct broadcast: everybody copies the root's data.
 //
 // Meets: 2. A rank reads and writes B.
-#include <cstring>
-
+#include "hspmd/runtime/transport/copy.h"
 #include "hspmd/runtime/transport/direct_collectives.h"
 
 namespace hspmd {
@@ -14,8 +13,9 @@ void direct_broadcast(Team& team, std::span<T> data, int root) {
     team.show(data.data());
   } else {
     team.arrive();
-    if (const std::byte* theirs = team.data_of(root); !data.empty())
-      std::memcpy(data.data(), theirs, data.size_bytes());
+    const std::byte* theirs = team.data_of(root);
+    const bool beyond_caches = data.size_bytes() * static_cast<std::size_t>(team.size()) >= kBeyondCaches;
+    (beyond_caches ? copy_beyond_caches : copy)(data.data(), theirs, data.size_bytes());
   }
   team.depart();
   // All wait, not the root alone: who comes to the next collective but one must know that nobody is still here.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/runtime/transport/copy.h"
 
 namespace hspmd {
 
@@ -17,7 +18,9 @@ struct alignas(64) Mail::Letter {
   alignas(64) std::byte inlined[kInlineBytes];
 };
 
-std::size_t Mail::block_bytes(int ranks) { return static_cast<std::size_t>(ranks) * kLetters * sizeof(Letter); }
+std::size_t Mail::block_bytes(int ranks) {
+  return static_cast<std::size_t>(ranks) * kLetters * sizeof(Letter);
+}
 
 Mail::Mail(Generation& generation, int rank, std::size_t block)
     : generation_(generation), rank_(rank), block_(block), peers_(static_cast<std::size_t>(generation.ranks())) {}
@@ -39,7 +42,10 @@ Mail::Ticket Mail::start(Request request, int peer, std::vector<std::uint32_t> P
   request.sequence = requests_[slot].sequence + 1;
   request.finished = false;
   requests_[slot] = request;
-  (peers_[static_cast<std::size_t>(peer)].*list).push_back(slot);
+  Peer& p = peers_[static_cast<std::size_t>(peer)];
+  (p.*list).push_back(slot);
+  if (!p.busy) busy_.push_back(peer);
+  p.busy = true;
   return {slot, request.sequence};
 }
 
@@ -81,7 +87,8 @@ void Mail::write(int peer, Request& request) {
   if (request.bytes <= kInlineBytes) {
     if (request.bytes > 0) std::memcpy(next.inlined, request.source, request.bytes);
   } else {
-    next.offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(request.source) - generation_.segment(rank_));
+    next.offset =
+        static_cast<std::uint64_t>(static_cast<const std::byte*>(request.source) - generation_.segment(rank_));
   }
   request.letter = ++to.written;
   next.written.store(to.written, std::memory_order_release);
@@ -114,7 +121,8 @@ void Mail::take(int peer, Letter& from, Request& request) {
               fmt::format("a message of {} bytes came", from.bytes));
   }
   const std::byte* data = request.bytes <= kInlineBytes ? from.inlined : generation_.segment(peer) + from.offset;
-  if (request.bytes > 0) std::memcpy(request.target, data, request.bytes);
+  // Two buffers at each end.
+  (4 * request.bytes >= kBeyondCaches ? copy_beyond_caches : copy)(request.target, data, request.bytes);
 }
 
 void Mail::progress_receives(int peer) {
@@ -135,10 +143,18 @@ void Mail::progress_receives(int peer) {
 }
 
 void Mail::progress() {
-  for (int peer = 0; peer < generation_.ranks(); ++peer) {
-    const Peer& p = peers_[static_cast<std::size_t>(peer)];
+  for (std::size_t i = 0; i < busy_.size();) {
+    const int peer = busy_[i];
+    Peer& p = peers_[static_cast<std::size_t>(peer)];
     if (!p.sends.empty()) progress_sends(peer);
     if (!p.receives.empty()) progress_receives(peer);
+    p.busy = !p.sends.empty() || !p.receives.empty();
+    if (p.busy) {
+      ++i;
+    } else {
+      busy_[i] = busy_.back();
+      busy_.pop_back();
+    }
   }
 }
 

@@ -2,8 +2,8 @@
 // for each other one. A letter holds small data itself; for larger ones it says where they lie in the sender's segment,
 // and the receiver copies them from there, once.
 //
-//   Mail mail(generation, /*rank=*/0, /*block=*/0);      a block of Mail::block_bytes(ranks) at the same place everywhere
-//   auto sent = mail.isend(1, kTag, data, bytes);        data over kInlineBytes must lie in the own segment
+//   Mail mail(generation, /*rank=*/0, /*block=*/0);      a block of Mail::block_bytes(ranks) at the same place
+//   everywhere auto sent = mail.isend(1, kTag, data, bytes);        data over kInlineBytes must lie in the own segment
 //   auto got = mail.irecv(1, kTag, into, bytes);         messages of one peer and tag arrive in order
 //   mail.wait(got, {0, "receive", "x", bytes});
 //
@@ -59,6 +59,7 @@ class Mail {
     std::uint64_t read = 0;            // letters from it, all before are consumed
     std::vector<std::uint32_t> sends;  // requests that wait for a letter, or for its reader
     std::vector<std::uint32_t> receives;
+    bool busy = false;  // listed in busy_
   };
 
   [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;
@@ -73,6 +74,7 @@ class Mail {
   int rank_;
   std::size_t block_;
   std::vector<Peer> peers_;  // by rank
+  std::vector<int> busy_;    // those that a poll must look at
   std::vector<Request> requests_;
   std::vector<std::uint32_t> free_;
 };

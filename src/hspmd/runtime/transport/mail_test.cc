@@ -89,7 +89,8 @@ TEST(Mail, RanksSendAllToAllAtOnce) {
         }
         for (const Mail::Ticket ticket : tickets) mail.wait(ticket, {rank, "exchange"});
         for (int peer = 0; peer < kRanks; ++peer)
-          EXPECT_EQ(got[static_cast<std::size_t>(peer)], std::vector<std::byte>(bytes, static_cast<std::byte>(peer + turn)));
+          EXPECT_EQ(got[static_cast<std::size_t>(peer)],
+                    std::vector<std::byte>(bytes, static_cast<std::byte>(peer + turn)));
       }
     });
   }
