@@ -53,32 +53,50 @@ struct TrainArguments {
   bool print_config = false;
 };
 
-int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
+void check_transport(const TrainConfig& config, const JoinedJob* job) {
+  if (job == nullptr && config.transport == TransportKind::kProcesses)
+    invalid("transport.kind processes must be started by a launcher, such as: hspmd launch -n {} -- train ...",
+            strategy_of(config).devices().size());
+  if (job != nullptr && config.transport == TransportKind::kThreads)
+    invalid("transport.kind must be processes, or left out, where a launcher has set RANK and WORLD_SIZE");
+}
+
+int train_here(const TrainArguments& arguments, const std::vector<std::string>& rest, JoinedJob* job) {
   std::vector<Override> overrides = overrides_of(rest);
   const auto absolute = [](const std::string& path) { return "\"" + std::filesystem::absolute(path).string() + "\""; };
   // Before the others, which may reach into the strategy.
   if (!arguments.plan.empty()) overrides.insert(overrides.begin(), {"plan", absolute(arguments.plan)});
   if (!arguments.strategy.empty()) overrides.insert(overrides.begin(), {"strategy", absolute(arguments.strategy)});
-  const TrainConfig config = load_train_config(arguments.file, overrides);
+  TrainConfig config = load_train_config(arguments.file, overrides);
   if (arguments.print_config) {
     std::cout << print_train_config(arguments.file, overrides);
     return kDone;
   }
+  check_transport(config, job);
+  if (const char* interface = std::getenv("HSPMD_INTERFACE"); interface != nullptr && config.interface.empty())
+    config.interface = interface;
+  const bool speaks = job == nullptr || job->rank() == 0;
   const std::int64_t steps = config.steps;
   const std::int64_t last = config.last_step();
   const std::string model = config.model_name;
   const double parameters = static_cast<double>(config.model.parameters());
-  Trainer trainer(config);
-  say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
-                  trainer.data_tokens(), trainer.strategy().devices().size()));
-  std::cout << picture(trainer.strategy());
+  Trainer trainer(config, job);
+  if (speaks) {
+    say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
+                    trainer.data_tokens(), trainer.strategy().devices().size()));
+    std::cout << picture(trainer.strategy());
+  }
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  const bool terminal = speaks && isatty(STDOUT_FILENO) != 0;
   const std::string clear = terminal ? "\r\033[K" : "";
   Trainer::Listeners listeners;
-  listeners.line = [&](const StepRecord& record) { say(clear + to_line(record, steps)); };
-  listeners.note = [&](const std::string& text) { say(clear + text); };
+  listeners.line = [&](const StepRecord& record) {
+    if (speaks) say(clear + to_line(record, steps));
+  };
+  listeners.note = [&](const std::string& text) {
+    if (speaks) say(clear + text);
+  };
   listeners.progress = [&](const StepRecord& record) {
     if (!terminal) return;
     const double left = static_cast<double>(last - record.step) * record.step_s;
@@ -89,8 +107,21 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   const Finish finish = trainer.run(interrupted, listeners);
   if (terminal) std::cout << clear;
   if (finish == Finish::kDone) return kDone;
-  say("interrupted");
+  if (speaks) say("interrupted");
   return kInterrupted;
+}
+
+// A rank that a launcher has started joins its job first, so that all hear of what goes wrong with any.
+int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
+  const std::optional<JobPlace> place = arguments.print_config ? std::nullopt : job_from_environment();
+  if (!place) return train_here(arguments, rest, nullptr);
+  JoinedJob job(*place);
+  try {
+    return train_here(arguments, rest, &job);
+  } catch (const std::exception& error) {
+    job.abort(fmt::format("rank {}: {}", place->rank, error.what()));
+    throw;
+  }
 }
 
 struct CheckArguments {

@@ -92,8 +92,14 @@ void read_optimizer(const ConfigNode& node, OptimizerConfig& o) {
 }
 
 void read_transport(const ConfigNode& node, TrainConfig& config) {
-  node.expect_keys({"kind", "timeout_s", "threads_per_device"});
-  if (const auto kind = node.find("kind")) (void)kind->choice({"threads"}, {"processes"});
+  node.expect_keys({"kind", "timeout_s", "threads_per_device", "interface", "network"});
+  if (const auto kind = node.find("kind")) {
+    const bool processes = kind->choice({"threads", "processes"}) == "processes";
+    config.transport = processes ? TransportKind::kProcesses : TransportKind::kThreads;
+  }
+  if (const auto interface = node.find("interface")) config.interface = interface->text();
+  if (const auto network = node.find("network"))
+    config.network_transports = network->choice({"tcp", "rdma"}) == "tcp" ? "tcp,self" : "rc,ud,self";
   if (const auto timeout = node.find("timeout_s")) config.timeout_s = timeout->number(1e-3, 1e9);
   if (const auto threads = node.find("threads_per_device")) (void)threads->choice({"1"}, {"auto", "2", "4", "8"});
 }

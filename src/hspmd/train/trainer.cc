@@ -24,7 +24,16 @@ RunOptions run_options(const TrainConfig& config, const Strategy& strategy) {
     options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.seed = config.seed;
   options.timeout_s = config.timeout_s;
+  options.interface = config.interface;
+  options.transports = config.network_transports;
   return options;
+}
+
+// All numbers that make a model what it is.
+std::string numbers_of(const LlamaConfig& c) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.vocabulary, c.hidden, c.layers, c.heads, c.kv_heads,
+                     c.head_dim, c.ffn, c.rms_eps, c.rope_theta, c.rope_scaling.factor, c.rope_scaling.low_freq_factor,
+                     c.rope_scaling.high_freq_factor, c.rope_scaling.original_max_position, static_cast<int>(c.tied));
 }
 
 std::optional<double> sum_of_peaks(const TrainConfig& config, const Strategy& strategy) {
@@ -123,8 +132,9 @@ struct Log {
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config)
+Trainer::Trainer(TrainConfig config, JoinedJob* job)
     : config_(std::move(config)),
+      job_(job),
       strategy_(strategy_of(config_)),
       cluster_(config_.cluster ? *config_.cluster : Cluster::uniform(strategy_.devices().back() + 1)) {
   if (strategy_.name.empty()) strategy_.name = "strategy";
@@ -139,16 +149,15 @@ Trainer::Trainer(TrainConfig config)
     first_of_pipeline_.push_back(first);
     first += pipeline.sequences();
   }
-  run_ =
-      std::make_unique<DeviceRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
+  if (job_ != nullptr) agree();
+  run_ = devices_for(graph_, built.plan, "train");
   run_->initialise();
   if (config_.eval_every > 0) {
     validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary),
                                            config_.data.sequence_length, Shuffle::kNo, config_.seed);
     StepProgram evaluation = build_evaluation(config_.model, strategy_, config_.plan);
     evaluation_graph_ = std::move(evaluation.graph);
-    evaluation_ = std::make_unique<DeviceRun>(evaluation_graph_, evaluation.plan, strategy_.devices(),
-                                              run_options(config_, strategy_), cluster_);
+    evaluation_ = devices_for(evaluation_graph_, evaluation.plan, "eval");
     check_memory();
   }
 }
@@ -163,6 +172,40 @@ void Trainer::check_memory() const {
 }
 
 Trainer::~Trainer() = default;
+
+std::unique_ptr<DeviceRun> Trainer::devices_for(const Graph& graph, const Plan& plan, const std::string& name) const {
+  const RunOptions options = run_options(config_, strategy_);
+  if (job_ == nullptr) return std::make_unique<DeviceRun>(graph, plan, strategy_.devices(), options, cluster_);
+  return std::make_unique<DeviceRun>(graph, plan, strategy_.devices(), options, cluster_, *job_, name);
+}
+
+// All ranks stop after the same step: who is interrupted asks for the next one to be the last.
+bool Trainer::stops(const std::atomic<bool>& interrupted, std::int64_t number) const {
+  if (job_ == nullptr) return interrupted.load();
+  if (job_->stops_after(number)) return true;
+  if (interrupted.load()) job_->stop_after(number + 1);
+  return false;
+}
+
+// What all ranks must have alike, with a digest of each.
+void Trainer::agree() const {
+  const TrainConfig& c = config_;
+  const std::string settings = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.data.sequence_length, c.data.shuffle, c.optimizer.lr,
+      c.optimizer.min_lr, c.optimizer.warmup_steps, c.optimizer.weight_decay, c.optimizer.beta1, c.optimizer.beta2,
+      c.optimizer.eps, c.optimizer.clip_norm, precision_name(c.precision), c.steps, c.stop_after, c.seed,
+      static_cast<int>(c.backend), c.eval_every, c.timeout_s, c.network_transports);
+  const StepProgram program = build_step(c.model, strategy_, c.optimizer, c.plan);
+  const auto devices = static_cast<int>(strategy_.devices().size());
+  job_->agree({{"the program", digest_of_file("/proc/self/exe")},
+               {"the model", digest_of(numbers_of(c.model))},
+               {"the strategy", digest_of(to_json(program.plan, strategy_))},
+               {"the run's settings", digest_of(settings)},
+               {"the data", fmt::format("{:016x}", stream_->tokens().digest())}});
+  if (devices != job_->ranks())
+    invalid("[job] every device must have a process: the strategy has {} devices, WORLD_SIZE is {}.", devices,
+            job_->ranks());
+}
 
 std::int64_t Trainer::data_tokens() const {
   return stream_->samples() * config_.data.sequence_length;
@@ -273,7 +316,7 @@ double Trainer::evaluate() {
 
 Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& listeners) {
   const std::int64_t last = config_.last_step();
-  const Log log(config_.log_json);
+  const Log log(job_ == nullptr || job_->rank() == 0 ? config_.log_json : "");
   for (std::int64_t number = 1; number <= last; ++number) {
     const StepRecord record = step(number);
     log.write(to_json(record));
@@ -284,7 +327,7 @@ Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& liste
       log.write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
       listeners.note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
     }
-    if (interrupted.load()) return Finish::kInterrupted;
+    if (stops(interrupted, number)) return Finish::kInterrupted;
   }
   return Finish::kDone;
 }
