@@ -11,6 +11,7 @@
 
 #include "hspmd/cli/version.h"
 #include "hspmd/comm/explain.h"
+#include "hspmd/elastic/launcher.h"
 #include "hspmd/specialize/check.h"
 #include "hspmd/train/trainer.h"
 
@@ -336,6 +337,35 @@ std::vector<std::string> joined_flags(std::vector<std::string> words, const CLI:
   return joined;
 }
 
+struct LaunchArguments {
+  int ranks = 1;
+  std::string hosts, cpus, log_dir, interface;
+  std::string listen = LaunchOptions{}.listen;
+  std::string remote = LaunchOptions{}.remote;
+};
+
+// The words behind "--", which are another command's.
+std::vector<std::string> cut_after_dashes(std::vector<std::string>& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (dashes == words.end()) return {};
+  std::vector<std::string> behind(dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  return behind;
+}
+
+int launch_ranks(const LaunchArguments& arguments, std::vector<std::string> command) {
+  LaunchOptions options;
+  options.ranks = arguments.ranks;
+  if (!arguments.hosts.empty()) options.hosts = parse_hosts(arguments.hosts);
+  if (!arguments.cpus.empty()) options.cpus = parse_cpus(arguments.cpus);
+  options.log_dir = arguments.log_dir;
+  options.listen = arguments.listen;
+  options.interface = arguments.interface;
+  options.remote = arguments.remote;
+  options.command = std::move(command);
+  return launch(options);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"HSPMD: training on unlike devices", "hspmd"};
   app.set_version_flag("--version", std::string("hspmd ") + kVersion);
@@ -368,6 +398,18 @@ int run(int argc, char** argv) {
   explain_command->add_option("--batch", explain_arguments.batch, "a file with one {\"from\",\"to\",\"shape\"} a line");
   explain_command->add_flag("--json", explain_arguments.json, "JSON in place of text");
 
+  LaunchArguments launch_arguments;
+  CLI::App* launch_command =
+      app.add_subcommand("launch", "Start a job of one process a device: hspmd launch -n 4 -- train run.yaml");
+  launch_command->add_option("-n", launch_arguments.ranks, "ranks, one a device")->check(CLI::Range(1, 1 << 16));
+  launch_command->add_option("--hosts", launch_arguments.hosts, "where, such as a:4,b:4; without it all here");
+  launch_command->add_option("--cpus", launch_arguments.cpus, "CPUs of each rank, such as \"0;1;2-3\"");
+  launch_command->add_option("--log-dir", launch_arguments.log_dir, "a file a rank, in place of prefixed output");
+  launch_command->add_option("--listen", launch_arguments.listen, "address of the control plane");
+  launch_command->add_option("--interface", launch_arguments.interface, "network interface between hosts");
+  launch_command->add_option("--remote", launch_arguments.remote, "how to run {command} on {host}");
+  std::vector<std::string> launched;  // what the ranks run
+
   ExpandArguments expand_arguments;
   CLI::App* plan_command = app.add_subcommand("plan", "Plans");
   plan_command->require_subcommand(1);
@@ -378,7 +420,9 @@ int run(int argc, char** argv) {
   expand_command->add_option("-o,--output", expand_arguments.out, "file; standard output without it");
 
   try {
-    std::vector<std::string> words = joined_flags({argv + 1, argv + argc}, *train_command);
+    std::vector<std::string> given(argv + 1, argv + argc);
+    if (!given.empty() && given.front() == "launch") launched = cut_after_dashes(given);
+    std::vector<std::string> words = joined_flags(given, *train_command);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -388,6 +432,7 @@ int run(int argc, char** argv) {
   if (train_command->parsed()) return train(train_arguments, train_command->remaining());
   if (check_command->parsed()) return run_check(check_arguments);
   if (explain_command->parsed()) return explain(explain_arguments);
+  if (launch_command->parsed()) return launch_ranks(launch_arguments, std::move(launched));
   return expand_plan(expand_arguments);
 }
 

@@ -151,12 +151,13 @@ void JoinedJob::agree(const std::vector<std::pair<std::string, std::string>>& in
     for (std::size_t r = 1; r < all.size(); ++r) {
       if (line_of(all[r]) != line_of(all[0])) ranks.push_back(static_cast<int>(r));
     }
-    if (!ranks.empty())
-      differ.push_back(fmt::format("{} (rank {})", what, fmt::join(ranks, ", ")));
+    if (!ranks.empty()) differ.push_back(fmt::format("{} (rank {})", what, fmt::join(ranks, ", ")));
   }
   if (!differ.empty())
-    invalid("[job] all ranks must run the same program on the same inputs. Others than rank 0's: {}. Give every rank the same files and flags.",
-            fmt::join(differ, "; "));
+    invalid(
+        "[job] all ranks must run the same program on the same inputs. Others than rank 0's: {}. Give every rank the "
+        "same files and flags.",
+        fmt::join(differ, "; "));
 }
 
 std::string digest_of(std::string_view bytes) {
