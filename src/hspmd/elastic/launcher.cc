@@ -64,7 +64,8 @@ cpu_set_t cpu_set(const std::string& text) {
   sched_getaffinity(0, sizeof(allowed), &allowed);
   cpu_set_t both;
   CPU_AND(&both, &allowed, &set);
-  if (CPU_COUNT(&both) == 0) invalid("[launch] --cpus must name CPUs that this process may use. Received \"{}\".", text);
+  if (CPU_COUNT(&both) == 0)
+    invalid("[launch] --cpus must name CPUs that this process may use. Received \"{}\".", text);
   return set;
 }
 
@@ -83,7 +84,9 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 // Signals that came, for the loop to forward.
 std::atomic<int> pending_signal{0};
-void on_signal(int signal) { pending_signal = signal; }
+void on_signal(int signal) {
+  pending_signal = signal;
+}
 
 struct Stream {
   int file = -1;
@@ -138,7 +141,8 @@ class Launcher {
  private:
   void place_ranks() {
     if (options_.ranks < 1) invalid("[launch] -n must be at least 1. Received {}.", options_.ranks);
-    if (options_.command.empty()) invalid("[launch] a command must follow, such as: hspmd launch -n 4 -- train run.yaml");
+    if (options_.command.empty())
+      invalid("[launch] a command must follow, such as: hspmd launch -n 4 -- train run.yaml");
     if (!options_.cpus.empty() && options_.cpus.size() != static_cast<std::size_t>(options_.ranks))
       invalid("[launch] --cpus must have a list for each of the {} ranks. Received {}.", options_.ranks,
               options_.cpus.size());
@@ -184,10 +188,12 @@ class Launcher {
   // ---- starting ----
 
   std::vector<std::pair<std::string, std::string>> variables(const Rank& rank) const {
-    std::vector<std::pair<std::string, std::string>> list = {
-        {"RANK", std::to_string(rank.number)},           {"WORLD_SIZE", std::to_string(options_.ranks)},
-        {"LOCAL_RANK", std::to_string(rank.local)},      {"MASTER_ADDR", options_.listen},
-        {"MASTER_PORT", std::to_string(server_->port())}, {"HSPMD_CONTROL", server_->address()}};
+    std::vector<std::pair<std::string, std::string>> list = {{"RANK", std::to_string(rank.number)},
+                                                             {"WORLD_SIZE", std::to_string(options_.ranks)},
+                                                             {"LOCAL_RANK", std::to_string(rank.local)},
+                                                             {"MASTER_ADDR", options_.listen},
+                                                             {"MASTER_PORT", std::to_string(server_->port())},
+                                                             {"HSPMD_CONTROL", server_->address()}};
     if (!options_.interface.empty()) list.emplace_back("HSPMD_INTERFACE", options_.interface);
     return list;
   }
@@ -196,7 +202,8 @@ class Launcher {
 
   // What runs on another host: the token comes on its standard input.
   std::string remote_line(const Rank& rank) const {
-    std::string line = "read -r HSPMD_TOKEN; export HSPMD_TOKEN; cd " + shell_word(std::filesystem::current_path().string()) + " && exec env";
+    std::string line = "read -r HSPMD_TOKEN; export HSPMD_TOKEN; cd " +
+                       shell_word(std::filesystem::current_path().string()) + " && exec env";
     for (const auto& [name, value] : variables(rank)) line += " " + name + "=" + shell_word(value);
     line += " " + shell_word(program());
     for (const std::string& word : options_.command) line += " " + shell_word(word);
@@ -249,7 +256,8 @@ class Launcher {
     const Pipe input = make_pipe(), output = make_pipe(), errors = make_pipe();
     const pid_t launcher = getpid();
     const pid_t child = fork();
-    if (child < 0) throw RuntimeFailure(fmt::format("[launch] rank {} cannot be started: {}", rank.number, std::strerror(errno)));
+    if (child < 0)
+      throw RuntimeFailure(fmt::format("[launch] rank {} cannot be started: {}", rank.number, std::strerror(errno)));
     if (child == 0) {
       setpgid(0, 0);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -280,7 +288,8 @@ class Launcher {
     if (!options_.log_dir.empty()) {
       const std::string path = fmt::format("{}/rank-{}.log", options_.log_dir, rank.number);
       rank.log = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-      if (rank.log < 0) throw RuntimeFailure(fmt::format("[launch] {} cannot be written: {}", path, std::strerror(errno)));
+      if (rank.log < 0)
+        throw RuntimeFailure(fmt::format("[launch] {} cannot be written: {}", path, std::strerror(errno)));
     }
   }
 
@@ -419,18 +428,22 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
   std::vector<HostSlots> hosts;
   for (const std::string& part : split(text, ',')) {
     const std::size_t colon = part.rfind(':');
-    const auto slots = colon == std::string::npos ? std::optional(1) : whole_number(std::string_view(part).substr(colon + 1));
+    const auto slots =
+        colon == std::string::npos ? std::optional(1) : whole_number(std::string_view(part).substr(colon + 1));
     const std::string name = part.substr(0, colon);
     const bool odd = name.empty() || name.front() == '-';  // would be an option of ssh
-    if (!slots || *slots < 1 || odd)
-      invalid("[launch] --hosts must read like a:4,b:4. Received \"{}\".", text);
+    if (!slots || *slots < 1 || odd) invalid("[launch] --hosts must read like a:4,b:4. Received \"{}\".", text);
     hosts.push_back({name, *slots});
   }
   return hosts;
 }
 
-std::vector<std::string> parse_cpus(const std::string& text) { return split(text, ';'); }
+std::vector<std::string> parse_cpus(const std::string& text) {
+  return split(text, ';');
+}
 
-int launch(const LaunchOptions& options) { return Launcher(options).run(); }
+int launch(const LaunchOptions& options) {
+  return Launcher(options).run();
+}
 
 }  // namespace hspmd

@@ -124,6 +124,7 @@ void read_rest(const ConfigNode& root, TrainConfig& config) {
   }
   if (const auto checkpoint = root.find("checkpoint"))
     invalid("{} is not built yet; leave it out.", checkpoint->where());
+  if (const auto trace = root.find("trace")) config.trace = trace->path();
   if (const auto log = root.find("log")) {
     log->expect_keys({"json", "every"});
     if (const auto json = log->find("json")) config.log_json = json->path();
@@ -177,7 +178,7 @@ TrainConfig load_train_config(const std::string& path, const std::vector<Overrid
 TrainConfig read_train_config(const ConfigNode& root) {
   expect_format(root, "hspmd-train/1");
   root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy",
-                    "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
+                    "plan", "transport", "kernels", "cluster", "checkpoint", "log", "trace", "eval"});
   TrainConfig config;
   read_model(root.at("model"), config);
   read_data(root.at("data"), config);

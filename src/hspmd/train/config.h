@@ -63,6 +63,7 @@ struct TrainConfig {
   Backend backend = Backend::kAten;
   std::optional<Cluster> cluster;
   std::string log_json;
+  std::string trace;  // file for Perfetto; empty: none
   std::int64_t log_every = 1;
   std::int64_t eval_every = 0;  // 0: never
 };

@@ -130,6 +130,40 @@ struct Log {
   std::string path;
 };
 
+// The trace: a temporary file from the beginning, so that a place that cannot be written is found before the work; it
+// has its name once it is whole.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
+    if (path.empty()) return;
+    file_ = std::fopen(temporary_.c_str(), "w");
+    if (file_ == nullptr) invalid("[trace] trace must be a file that can be written. Received \"{}\".", path);
+  }
+  ~TraceFile() {
+    if (file_ == nullptr) return;
+    std::fclose(file_);
+    std::remove(temporary_.c_str());
+  }
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  void finish(const std::string& text) {
+    if (file_ == nullptr) return;
+    const bool written = std::fputs(text.c_str(), file_) >= 0 && std::fclose(file_) == 0;
+    file_ = nullptr;
+    if (written && std::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+    std::remove(temporary_.c_str());
+    throw RuntimeFailure(fmt::format("[trace] {} must be written whole; the disk may be full", path_));
+  }
+
+ private:
+  std::FILE* file_ = nullptr;
+  std::string path_;
+  std::string temporary_;
+};
+
+constexpr std::size_t kTracedEvents = std::size_t{1} << 18;  // of a device: 8 MiB
+
 }  // namespace
 
 Trainer::Trainer(TrainConfig config, JoinedJob* job)
@@ -316,7 +350,11 @@ double Trainer::evaluate() {
 
 Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& listeners) {
   const std::int64_t last = config_.last_step();
-  const Log log(job_ == nullptr || job_->rank() == 0 ? config_.log_json : "");
+  const bool writes = job_ == nullptr || job_->rank() == 0;
+  const Log log(writes ? config_.log_json : "");
+  TraceFile trace(writes ? config_.trace : "");
+  if (!config_.trace.empty()) run_->trace(kTracedEvents);
+  Finish finish = Finish::kDone;
   for (std::int64_t number = 1; number <= last; ++number) {
     const StepRecord record = step(number);
     log.write(to_json(record));
@@ -327,9 +365,13 @@ Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& liste
       log.write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
       listeners.note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
     }
-    if (stops(interrupted, number)) return Finish::kInterrupted;
+    if (stops(interrupted, number)) {
+      finish = Finish::kInterrupted;
+      break;
+    }
   }
-  return Finish::kDone;
+  if (!config_.trace.empty()) trace.finish(run_->trace_text());
+  return finish;
 }
 
 std::string to_json(const StepRecord& r) {
