@@ -9,26 +9,9 @@
 #include <thread>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/base/hex.h"
 
 namespace hspmd {
-namespace {
-
-// A rendezvous carries text.
-std::string to_hex(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
-}
-
-std::string from_hex(std::string_view text) {
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
-    bytes += static_cast<char>(std::strtoul(std::string(text.substr(i, 2)).c_str(), nullptr, 16));
-  return bytes;
-}
-
-}  // namespace
-
 DeviceRun::DeviceRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices,
                      const RunOptions& options, const Cluster& cluster)
     : devices_(devices), precision_(options.precision) {

@@ -36,22 +36,29 @@ std::string Trace::lines(int rank, int device, std::int64_t offset_ns) const {
   constexpr double kNsPerUs = 1000;
   std::string text;
   const auto to = std::back_inserter(text);
-  fmt::format_to(to, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}, device {}"}}}},)" "\n", rank, rank,
-                 device);
+  fmt::format_to(to,
+                 R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}, device {}"}}}},)"
+                 "\n",
+                 rank, rank, device);
   std::uint64_t flight = 0;
   for (const TraceEvent& e : events_) {
     const double begin = static_cast<double>(e.begin_ns + offset_ns) / kNsPerUs;
     const double us = static_cast<double>(e.end_ns - e.begin_ns) / kNsPerUs;
     const std::string& name = names_[e.name];
     if (e.kind != TraceKind::kFlight) {
-      fmt::format_to(to, R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"micro_batch":{}}}}},)" "\n",
-                     name, category(e.kind), rank, kComputing, begin, us, e.micro_batch);
+      fmt::format_to(
+          to,
+          R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"micro_batch":{}}}}},)"
+          "\n",
+          name, category(e.kind), rank, kComputing, begin, us, e.micro_batch);
       continue;
     }
     // Flights overlap each other: pairs of begin and end, numbered.
     ++flight;
     for (const bool first : {true, false}) {
-      fmt::format_to(to, R"({{"ph":"{}","name":"{}","cat":"flight","id":"{}.{}","pid":{},"tid":{},"ts":{:.3f}}},)" "\n",
+      fmt::format_to(to,
+                     R"({{"ph":"{}","name":"{}","cat":"flight","id":"{}.{}","pid":{},"tid":{},"ts":{:.3f}}},)"
+                     "\n",
                      first ? "b" : "e", name, rank, flight, rank, kFlying, first ? begin : begin + us);
     }
   }

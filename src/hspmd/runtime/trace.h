@@ -4,8 +4,8 @@
 //   exchange  from its beginning until it has its data       category "exchange"; most of it is often waiting
 //   flight    a sum of gradients that began early, from then until it was read, beside what is computed meanwhile
 //
-// Recording allocates nothing and makes no string: names are numbered before, and what does not fit any more is counted.
-// Times are of the host's steady clock; `offset_ns` moves them onto one clock for all hosts.
+// Recording allocates nothing and makes no string: names are numbered before, and what does not fit any more is
+// counted. Times are of the host's steady clock; `offset_ns` moves them onto one clock for all hosts.
 #pragma once
 
 #include <chrono>

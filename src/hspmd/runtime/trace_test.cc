@@ -14,14 +14,15 @@ TEST(Trace, IsAFileForPerfetto) {
 
   const std::string file = trace_file({trace.lines(1, 5, 500)});
 
-  EXPECT_EQ(file,
-            "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"rank 1, device 5\"}},\n"
-            "{\"ph\":\"X\",\"name\":\"dot\",\"cat\":\"compute\",\"pid\":1,\"tid\":0,\"ts\":1.500,\"dur\":2.500,"
-            "\"args\":{\"micro_batch\":2}},\n"
-            "{\"ph\":\"b\",\"name\":\"exchange x\",\"cat\":\"flight\",\"id\":\"1.1\",\"pid\":1,\"tid\":1,\"ts\":2.500},\n"
-            "{\"ph\":\"e\",\"name\":\"exchange x\",\"cat\":\"flight\",\"id\":\"1.1\",\"pid\":1,\"tid\":1,\"ts\":4.500}\n"
-            "]}\n");
+  EXPECT_EQ(
+      file,
+      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"rank 1, device 5\"}},\n"
+      "{\"ph\":\"X\",\"name\":\"dot\",\"cat\":\"compute\",\"pid\":1,\"tid\":0,\"ts\":1.500,\"dur\":2.500,"
+      "\"args\":{\"micro_batch\":2}},\n"
+      "{\"ph\":\"b\",\"name\":\"exchange x\",\"cat\":\"flight\",\"id\":\"1.1\",\"pid\":1,\"tid\":1,\"ts\":2.500},\n"
+      "{\"ph\":\"e\",\"name\":\"exchange x\",\"cat\":\"flight\",\"id\":\"1.1\",\"pid\":1,\"tid\":1,\"ts\":4.500}\n"
+      "]}\n");
 }
 
 TEST(Trace, CountsWhatDoesNotFit) {
