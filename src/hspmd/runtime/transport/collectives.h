@@ -23,7 +23,7 @@ namespace hspmd {
 template <typename T>
 void all_reduce(Group& group, std::span<T> data, Reduction reduction);
 
-// `mine` becomes part me() of the reduction; it may be that part of data. Over several hosts data is scratch
+// `mine` becomes part me() of the reduction; it may be that part of data.
 template <typename T>
 void reduce_scatter(Group& group, std::span<const T> data, std::span<const std::size_t> parts, std::span<T> mine,
                     Reduction reduction);
