@@ -11,6 +11,7 @@
 
 #include "hspmd/cli/version.h"
 #include "hspmd/comm/explain.h"
+#include "hspmd/elastic/launcher.h"
 #include "hspmd/specialize/check.h"
 #include "hspmd/train/trainer.h"
 
@@ -55,31 +56,49 @@ struct TrainArguments {
   bool print_config = false;
 };
 
-int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
+void check_transport(const TrainConfig& config, const JoinedJob* job) {
+  if (job == nullptr && config.transport == TransportKind::kProcesses)
+    invalid("transport.kind processes must be started by a launcher, such as: hspmd launch -n {} -- train ...",
+            strategy_of(config).devices().size());
+  if (job != nullptr && config.transport == TransportKind::kThreads)
+    invalid("transport.kind must be processes, or left out, where a launcher has set RANK and WORLD_SIZE");
+}
+
+int train_here(const TrainArguments& arguments, const std::vector<std::string>& rest, JoinedJob* job) {
   std::vector<Override> overrides = overrides_of(rest);
   const auto absolute = [](const std::string& path) { return word_text(std::filesystem::absolute(path).string()); };
   // Before the others, which may reach into the strategy.
   if (!arguments.plan.empty()) overrides.insert(overrides.begin(), {"plan", absolute(arguments.plan)});
   if (!arguments.strategy.empty()) overrides.insert(overrides.begin(), {"strategy", absolute(arguments.strategy)});
   const ConfigNode run = load_run(arguments.file, overrides);
-  const TrainConfig config = read_train_config(run);
+  TrainConfig config = read_train_config(run);
   if (arguments.print_config) {
     std::cout << print_train_config(run);
     return kDone;
   }
+  check_transport(config, job);
+  if (const char* interface = std::getenv("HSPMD_INTERFACE"); interface != nullptr && config.interface.empty())
+    config.interface = interface;
+  const bool speaks = job == nullptr || job->rank() == 0;
   const std::int64_t steps = config.steps;
   const std::int64_t last = config.last_step();
   const std::string model = config.model_name;
   const double parameters = static_cast<double>(config.model.parameters());
-  Trainer trainer(config);
-  say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
-                  trainer.data_tokens(), trainer.strategy().devices().size()));
-  std::cout << picture(trainer.strategy());
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  Trainer trainer(config, job);
+  if (speaks) {
+    say(fmt::format("model {}: {:.2f} M parameters; data: {} tokens an epoch; {} devices", model, parameters / 1e6,
+                    trainer.data_tokens(), trainer.strategy().devices().size()));
+    std::cout << picture(trainer.strategy());
+  }
+  const bool terminal = speaks && isatty(STDOUT_FILENO) != 0;
   const std::string clear = terminal ? "\r\033[K" : "";
   Trainer::Listeners listeners;
-  listeners.line = [&](const StepRecord& record) { say(clear + to_line(record, steps)); };
-  listeners.note = [&](const std::string& text) { say(clear + text); };
+  listeners.line = [&](const StepRecord& record) {
+    if (speaks) say(clear + to_line(record, steps));
+  };
+  listeners.note = [&](const std::string& text) {
+    if (speaks) say(clear + text);
+  };
   listeners.progress = [&](const StepRecord& record) {
     if (!terminal) return;
     const double left = static_cast<double>(last - record.step) * record.step_s;
@@ -91,8 +110,21 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& rest)
   const Finish finish = trainer.run(interrupted, listeners);
   if (terminal) std::cout << clear;
   if (finish == Finish::kDone) return kDone;
-  say("interrupted");
+  if (speaks) say("interrupted");
   return kInterrupted;
+}
+
+// A rank that a launcher has started joins its job first, so that all hear of what goes wrong with any.
+int train(const TrainArguments& arguments, const std::vector<std::string>& rest) {
+  const std::optional<JobPlace> place = arguments.print_config ? std::nullopt : job_from_environment();
+  if (!place) return train_here(arguments, rest, nullptr);
+  JoinedJob job(*place);
+  try {
+    return train_here(arguments, rest, &job);
+  } catch (const std::exception& error) {
+    job.abort(fmt::format("rank {}: {}", place->rank, error.what()));
+    throw;
+  }
 }
 
 struct CheckArguments {
@@ -327,6 +359,35 @@ std::vector<std::string> joined_flags(std::vector<std::string> words, const CLI:
   return joined;
 }
 
+struct LaunchArguments {
+  int ranks = 1;
+  std::string hosts, cpus, log_dir, interface;
+  std::string listen = LaunchOptions{}.listen;
+  std::string remote = LaunchOptions{}.remote;
+};
+
+// The words behind "--", which are another command's.
+std::vector<std::string> cut_after_dashes(std::vector<std::string>& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (dashes == words.end()) return {};
+  std::vector<std::string> behind(dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  return behind;
+}
+
+int launch_ranks(const LaunchArguments& arguments, std::vector<std::string> command) {
+  LaunchOptions options;
+  options.ranks = arguments.ranks;
+  if (!arguments.hosts.empty()) options.hosts = parse_hosts(arguments.hosts);
+  if (!arguments.cpus.empty()) options.cpus = parse_cpus(arguments.cpus);
+  options.log_dir = arguments.log_dir;
+  options.listen = arguments.listen;
+  options.interface = arguments.interface;
+  options.remote = arguments.remote;
+  options.command = std::move(command);
+  return launch(options);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"HSPMD: training on unlike devices", "hspmd"};
   app.set_version_flag("--version", std::string("hspmd ") + kVersion);
@@ -359,6 +420,18 @@ int run(int argc, char** argv) {
   explain_command->add_option("--batch", explain_arguments.batch, "a file with one {\"from\",\"to\",\"shape\"} a line");
   explain_command->add_flag("--json", explain_arguments.json, "JSON in place of text");
 
+  LaunchArguments launch_arguments;
+  CLI::App* launch_command =
+      app.add_subcommand("launch", "Start a job of one process a device: hspmd launch -n 4 -- train run.yaml");
+  launch_command->add_option("-n", launch_arguments.ranks, "ranks, one a device")->check(CLI::Range(1, 1 << 16));
+  launch_command->add_option("--hosts", launch_arguments.hosts, "where, such as a:4,b:4; without it all here");
+  launch_command->add_option("--cpus", launch_arguments.cpus, "CPUs of each rank, such as \"0;1;2-3\"");
+  launch_command->add_option("--log-dir", launch_arguments.log_dir, "a file a rank, in place of prefixed output");
+  launch_command->add_option("--listen", launch_arguments.listen, "address of the control plane");
+  launch_command->add_option("--interface", launch_arguments.interface, "network interface between hosts");
+  launch_command->add_option("--remote", launch_arguments.remote, "how to run {command} on {host}");
+  std::vector<std::string> launched;  // what the ranks run
+
   ExpandArguments expand_arguments;
   CLI::App* plan_command = app.add_subcommand("plan", "Plans");
   plan_command->require_subcommand(1);
@@ -369,7 +442,9 @@ int run(int argc, char** argv) {
   expand_command->add_option("-o,--output", expand_arguments.out, "file; standard output without it");
 
   try {
-    std::vector<std::string> words = joined_flags({argv + 1, argv + argc}, *train_command);
+    std::vector<std::string> given(argv + 1, argv + argc);
+    if (!given.empty() && given.front() == "launch") launched = cut_after_dashes(given);
+    std::vector<std::string> words = joined_flags(given, *train_command);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -379,6 +454,7 @@ int run(int argc, char** argv) {
   if (train_command->parsed()) return train(train_arguments, train_command->remaining());
   if (check_command->parsed()) return run_check(check_arguments);
   if (explain_command->parsed()) return explain(explain_arguments);
+  if (launch_command->parsed()) return launch_ranks(launch_arguments, std::move(launched));
   return expand_plan(expand_arguments);
 }
 

@@ -21,6 +21,7 @@ class Stream {
   Stream(Tokens tokens, std::int64_t sequence_length, Shuffle shuffle, std::uint64_t seed);
 
   [[nodiscard]] std::int64_t samples() const { return samples_; }
+  [[nodiscard]] const Tokens& tokens() const { return tokens_; }
   // Makes the permutations of the epochs that sequences [begin, end) lie in.
   void prepare(std::int64_t begin, std::int64_t end);
   // The first token of the n-th sequence of the run. Threads may call it together once `prepare` was called for it.

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/base/hash.h"
 
 namespace hspmd {
 namespace {
@@ -117,6 +118,16 @@ Tokens Tokens::load(const std::vector<std::string>& paths, std::int64_t vocabula
   }
   flush();
   return tokens;
+}
+
+std::uint64_t Tokens::digest() const {
+  std::uint64_t hash = kFnv1aStart;
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const std::int64_t end = p + 1 < parts_.size() ? parts_[p + 1].begin : size_;
+    const auto bytes = static_cast<std::size_t>(end - parts_[p].begin) * sizeof(std::uint16_t);
+    hash = fnv1a({reinterpret_cast<const char*>(parts_[p].ids), bytes}, hash);
+  }
+  return hash;
 }
 
 std::int32_t Tokens::at(std::int64_t i) const {

@@ -22,6 +22,8 @@ class Tokens {
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::int32_t at(std::int64_t i) const;
+  // Equal where all ids are.
+  [[nodiscard]] std::uint64_t digest() const;
 
  private:
   struct Part {

@@ -9,26 +9,9 @@
 #include <thread>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/base/hex.h"
 
 namespace hspmd {
-namespace {
-
-// A rendezvous carries text.
-std::string to_hex(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
-}
-
-std::string from_hex(std::string_view text) {
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
-    bytes += static_cast<char>(std::strtoul(std::string(text.substr(i, 2)).c_str(), nullptr, 16));
-  return bytes;
-}
-
-}  // namespace
-
 DeviceRun::DeviceRun(const Graph& graph, const Plan& plan, const std::vector<Device>& devices,
                      const RunOptions& options, const Cluster& cluster)
     : devices_(devices), precision_(options.precision) {
@@ -163,6 +146,46 @@ void DeviceRun::initialise() {
 void DeviceRun::step(const FeedFunction& feed) {
   on_all([&](std::size_t r) { executors_[r]->step(feed); });
   ++steps_;
+}
+
+void DeviceRun::trace(std::size_t events_a_device) {
+  for (const auto& executor : executors_) executor->trace(events_a_device);
+}
+
+std::string DeviceRun::trace_text() {
+  std::vector<std::string> lines;
+  for (std::size_t r = 0; r < executors_.size(); ++r) {
+    const int rank = rank_of_device_[static_cast<std::size_t>(devices_[r])];
+    lines.push_back(executors_[r]->trace()->lines(rank, devices_[r], clock_offset_ns()));
+  }
+  return trace_file(rendezvous_ == nullptr ? lines : gather_long(lines.front()));
+}
+
+// On one host the steady clock is everybody's; between hosts the wall clock of each host's first rank serves.
+std::int64_t DeviceRun::clock_offset_ns() {
+  if (rendezvous_ == nullptr) return 0;
+  const std::vector<std::string> offsets =
+      rendezvous_->all_gather(name_ + "/clock", std::to_string(wall_clock_offset_ns()));
+  const auto me = static_cast<std::size_t>(rendezvous_->rank());
+  const auto first = std::find(host_of_rank_.begin(), host_of_rank_.end(), host_of_rank_[me]) - host_of_rank_.begin();
+  return std::strtoll(offsets[static_cast<std::size_t>(first)].c_str(), nullptr, 10) -
+         std::strtoll(offsets.front().c_str(), nullptr, 10);
+}
+
+// Everybody's text, in pieces that a rendezvous takes.
+std::vector<std::string> DeviceRun::gather_long(const std::string& mine) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  std::size_t most = 0;
+  for (const std::string& size : rendezvous_->all_gather(name_ + "/trace/size", std::to_string(mine.size())))
+    most = std::max<std::size_t>(most, std::strtoull(size.c_str(), nullptr, 10));
+  std::vector<std::string> all(static_cast<std::size_t>(rendezvous_->ranks()));
+  for (std::size_t begin = 0; begin < most; begin += kPiece) {
+    const std::string piece = begin < mine.size() ? mine.substr(begin, kPiece) : "";
+    const std::vector<std::string> pieces =
+        rendezvous_->all_gather(fmt::format("{}/trace/{}", name_, begin / kPiece), piece);
+    for (std::size_t r = 0; r < all.size(); ++r) all[r] += pieces[r];
+  }
+  return all;
 }
 
 TrainState DeviceRun::state() {

@@ -49,6 +49,11 @@ class DeviceRun {
   // Where a non-finite value appears first: the text for the message. Runs the forward sections again, on all devices.
   [[nodiscard]] std::string find_non_finite(const FeedFunction& feed);
 
+  // Records what the devices do from now on; `trace_text` is the file for Perfetto, of all ranks on one clock. All
+  // processes of a job call both together.
+  void trace(std::size_t events_a_device);
+  [[nodiscard]] std::string trace_text();
+
   // Of the devices that are here.
   [[nodiscard]] const std::vector<Program>& programs() const { return programs_; }
   [[nodiscard]] std::vector<std::unique_ptr<Executor>>& executors() { return executors_; }
@@ -68,6 +73,8 @@ class DeviceRun {
   // Runs a function for every executor on threads of their own; captures by rank, joins, rethrows the first.
   void on_all(const std::function<void(std::size_t)>& work);
   void fail(const std::string& reason);
+  [[nodiscard]] std::int64_t clock_offset_ns();
+  [[nodiscard]] std::vector<std::string> gather_long(const std::string& mine);
 
   std::vector<Device> devices_;  // here
   Precision precision_;

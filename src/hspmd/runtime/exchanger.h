@@ -86,6 +86,9 @@ struct RunExchange {
   std::size_t round = 0;
   bool shown = false;
   bool expected = false;
+  std::int64_t started_ns = 0;  // of a traced one that began early
+
+  std::uint32_t trace_name = 0;
 };
 
 struct ExchangerPlace {

@@ -117,11 +117,18 @@ void Executor::run_section(std::size_t index, Variant& variant, const FeedFuncti
   if (program_.sections[index].kind == SectionKind::kForward) feed_micro_batch(variant, feed, micro_batch);
   for (std::size_t i = 0; i < section.steps.size(); ++i) {
     RunStep& step = section.steps[i];
+    const std::int64_t begin = trace_ ? Trace::now() : 0;
     if (step.exchange) {
+      const bool flying = std::erase(started_, step.exchange.get()) > 0;
       exchanger_.finish(*step.exchange);
-      std::erase(started_, step.exchange.get());
+      if (flying) record_flight(*step.exchange);
     } else {
       run_compute(*step.compute, index, micro_batch);
+    }
+    if (trace_) {
+      const std::uint32_t name = step.exchange ? step.exchange->trace_name : step.compute->trace_name;
+      const TraceKind kind = step.exchange ? TraceKind::kExchange : TraceKind::kCompute;
+      trace_->add({begin, Trace::now(), name, kind, static_cast<std::int16_t>(micro_batch)});
     }
     if (micro_batch >= 0) start_early(i);
     exchanger_.progress();
@@ -156,6 +163,7 @@ void Executor::start_early(std::size_t instruction) {
   while (next_early_ < made_.early.size()) {
     const EarlyStart& next = made_.early[next_early_];
     if (std::pair(next.action, next.instruction) > std::pair(action_, instruction) || seeking_) return;
+    if (trace_) next.exchange->started_ns = Trace::now();
     exchanger_.start(*next.exchange);
     started_.push_back(next.exchange);
     ++next_early_;
@@ -163,7 +171,32 @@ void Executor::start_early(std::size_t instruction) {
 }
 
 void Executor::advance_early() {
-  std::erase_if(started_, [&](RunExchange* exchange) { return exchanger_.advance(*exchange); });
+  std::erase_if(started_, [&](RunExchange* exchange) {
+    const bool read = exchanger_.advance(*exchange);
+    if (read) record_flight(*exchange);
+    return read;
+  });
+}
+
+void Executor::record_flight(const RunExchange& exchange) {
+  if (trace_) trace_->add({exchange.started_ns, Trace::now(), exchange.trace_name, TraceKind::kFlight});
+}
+
+void Executor::trace(std::size_t capacity) {
+  static constexpr const char* kVerbs[] = {"exchange", "send", "receive"};
+  trace_ = std::make_unique<Trace>(capacity);
+  for (const auto& variant : made_.variants) {
+    for (RunSection& section : variant->sections) {
+      for (RunStep& step : section.steps) {
+        if (step.compute) {
+          step.compute->trace_name = trace_->number(std::string(step.compute->bound->step->op->name()));
+        } else {
+          const auto crossing = static_cast<std::size_t>(step.exchange->bound->step->crossing);
+          step.exchange->trace_name = trace_->number(fmt::format("{} {}", kVerbs[crossing], step.exchange->tensor));
+        }
+      }
+    }
+  }
 }
 
 void Executor::guard_outbox(RunSection& section) {

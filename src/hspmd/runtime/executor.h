@@ -12,6 +12,7 @@
 
 #include "hspmd/runtime/pace.h"
 #include "hspmd/runtime/prepare.h"
+#include "hspmd/runtime/trace.h"
 #include "hspmd/runtime/transport/arena.h"
 
 namespace hspmd {
@@ -66,6 +67,10 @@ class Executor {
   };
   [[nodiscard]] std::vector<LeafView> leaves();
 
+  // Records from now on, at most so many events.
+  void trace(std::size_t capacity);
+  [[nodiscard]] const Trace* trace() const { return trace_.get(); }
+
   [[nodiscard]] std::size_t memory_bytes() const { return made_.memory_bytes; }
 
  private:
@@ -78,6 +83,7 @@ class Executor {
   void feed_micro_batch(const Variant& variant, const FeedFunction& feed, int micro_batch);
   void start_early(std::size_t instruction);
   void advance_early();
+  void record_flight(const RunExchange& exchange);
   void guard_outbox(RunSection& section);
   void select_copies(std::size_t section, int micro_batch);
   [[nodiscard]] bool finite(const RunCompute& compute) const;
@@ -98,6 +104,7 @@ class Executor {
   std::size_t action_ = 0;             // that runs
   std::size_t next_early_ = 0;         // of the step: the first that has not started
   std::vector<RunExchange*> started_;  // and not wholly read
+  std::unique_ptr<Trace> trace_;       // null: not recorded
   bool seeking_ = false;               // what is not finite
   std::optional<NonFinite> found_;
 };

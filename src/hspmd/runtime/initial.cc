@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "hspmd/base/hash.h"
 #include "hspmd/runtime/executor.h"
 
 namespace hspmd {
@@ -13,12 +14,6 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);
-}
-
-std::uint64_t hash(const std::string& text) {  // FNV-1a
-  std::uint64_t h = 0xCBF29CE484222325U;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
-  return h;
 }
 
 double uniform(std::uint64_t bits) {
@@ -37,7 +32,7 @@ double initial_element(const Initializer& initializer, std::uint64_t seed, const
     case Initializer::Kind::kNormal:
       break;
   }
-  const std::uint64_t stream = mix(mix(seed) ^ hash(name));
+  const std::uint64_t stream = mix(mix(seed) ^ fnv1a(name));
   const double u = uniform(mix(stream + 2 * index));
   const double v = uniform(mix(stream + 2 * index + 1));
   return initializer.deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);

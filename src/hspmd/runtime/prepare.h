@@ -34,6 +34,7 @@ struct RunCompute {
   std::vector<const void*> operands;
   std::vector<void*> results;
   double seconds = 0;  // paced: what it takes
+  std::uint32_t trace_name = 0;
 };
 
 // One of the two is set.

@@ -80,8 +80,14 @@ void read_optimizer(const ConfigNode& node, OptimizerConfig& o) {
 }
 
 void read_transport(const ConfigNode& node, TrainConfig& config) {
-  node.expect_keys({"kind", "timeout_s", "threads_per_device"});
-  if (const auto kind = node.find("kind")) (void)kind->choice({"threads"}, {"processes"});
+  node.expect_keys({"kind", "timeout_s", "threads_per_device", "interface", "network"});
+  if (const auto kind = node.find("kind")) {
+    const bool processes = kind->choice({"threads", "processes"}) == "processes";
+    config.transport = processes ? TransportKind::kProcesses : TransportKind::kThreads;
+  }
+  if (const auto interface = node.find("interface")) config.interface = interface->text();
+  if (const auto network = node.find("network"))
+    config.network_transports = network->choice({"tcp", "rdma"}) == "tcp" ? "tcp,self" : "rc,ud,self";
   if (const auto timeout = node.find("timeout_s")) config.timeout_s = timeout->number(1e-3, 1e9);
   if (const auto threads = node.find("threads_per_device")) (void)threads->choice({"1"}, {"auto", "2", "4", "8"});
 }
@@ -106,6 +112,7 @@ void read_rest(const ConfigNode& root, TrainConfig& config) {
   }
   if (const auto checkpoint = root.find("checkpoint"))
     invalid("{} is not built yet; leave it out.", checkpoint->where());
+  if (const auto trace = root.find("trace")) config.trace = trace->path();
   if (const auto log = root.find("log")) {
     log->expect_keys({"json", "every"});
     if (const auto json = log->find("json")) config.log_json = json->path();
@@ -170,7 +177,7 @@ TrainConfig load_train_config(const std::string& path, const std::vector<Overrid
 TrainConfig read_train_config(const ConfigNode& root) {
   expect_format(root, "hspmd-train/1");
   root.expect_keys({"format", "model", "data", "optimizer", "precision", "steps", "stop_after", "seed", "strategy",
-                    "plan", "transport", "kernels", "cluster", "checkpoint", "log", "eval"});
+                    "plan", "transport", "kernels", "cluster", "checkpoint", "log", "trace", "eval"});
   TrainConfig config;
   read_model(root.at("model"), config);
   read_data(root.at("data"), config);

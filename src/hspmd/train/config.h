@@ -42,6 +42,8 @@ struct OptimizerConfig {
   double clip_norm = 1;
 };
 
+enum class TransportKind { kThreads, kProcesses };
+
 struct TrainConfig {
   LlamaConfig model;
   std::string model_name;
@@ -52,12 +54,16 @@ struct TrainConfig {
   std::int64_t stop_after = 0;  // 0: run all steps; else stop so early, on the schedule of all
   [[nodiscard]] std::int64_t last_step() const { return stop_after > 0 ? std::min(stop_after, steps) : steps; }
   std::uint64_t seed = 1;
-  std::optional<Strategy> strategy;  // absent: one device
-  std::optional<PlanFile> plan;      // in place of the strategy's own plan
+  std::optional<Strategy> strategy;             // absent: one device
+  std::optional<PlanFile> plan;                 // in place of the strategy's own plan
+  std::optional<TransportKind> transport;       // absent: processes where a launcher started this one, else threads
+  std::string interface;                        // network interface between hosts
+  std::string network_transports = "tcp,self";  // UCX's names of what it may use there
   double timeout_s = 60;
   Backend backend = Backend::kAten;
   std::optional<Cluster> cluster;
   std::string log_json;
+  std::string trace;  // file for Perfetto; empty: none
   std::int64_t log_every = 1;
   std::int64_t eval_every = 0;  // 0: never
 };

@@ -54,13 +54,16 @@ std::optional<JobPlace> job_from_environment() {
   const auto rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
   const auto ranks = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   if (!rank && !ranks) return std::nullopt;
-  if (!rank || !ranks) invalid("[job] RANK and WORLD_SIZE must be set both or none. Only {} is.", rank ? "RANK" : "WORLD_SIZE");
+  if (!rank || !ranks)
+    invalid("[job] RANK and WORLD_SIZE must be set both or none. Only {} is.", rank ? "RANK" : "WORLD_SIZE");
   JobPlace place;
   place.ranks = static_cast<int>(number_in(ranks->name, ranks->value, 1, kMostRanks));
   place.rank = static_cast<int>(number_in(rank->name, rank->value, 0, place.ranks - 1));
   const auto host = variable("MASTER_ADDR");
   const auto port = variable("MASTER_PORT");
-  if (!host || !port) invalid("[job] MASTER_ADDR and MASTER_PORT must say where rank 0 is. {} is not set.", host ? "MASTER_PORT" : "MASTER_ADDR");
+  if (!host || !port)
+    invalid("[job] MASTER_ADDR and MASTER_PORT must say where rank 0 is. {} is not set.",
+            host ? "MASTER_PORT" : "MASTER_ADDR");
   place.host = *host;
   place.hosted = variable("HSPMD_CONTROL").has_value();
   constexpr int kMostPorts = 65535;
@@ -69,7 +72,8 @@ std::optional<JobPlace> job_from_environment() {
   const auto token = variable("HSPMD_TOKEN");
   if (!token)
     invalid(
-        "[job] HSPMD_TOKEN must be set to a secret that all ranks of the job share; hspmd launch makes one, under other "
+        "[job] HSPMD_TOKEN must be set to a secret that all ranks of the job share; hspmd launch makes one, under "
+        "other "
         "launchers export it, such as: export HSPMD_TOKEN=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n')");
   place.token = *token;
   if (const auto timeout = variable("HSPMD_TIMEOUT_S"))
@@ -77,7 +81,7 @@ std::optional<JobPlace> job_from_environment() {
   return place;
 }
 
-Job::Job(const JobPlace& place) : place_(place) {
+JoinedJob::JoinedJob(const JobPlace& place) : place_(place) {
   check_resolves(place.host);
   if (place.rank == 0 && !place.hosted) {
     ControlOptions options;
@@ -96,7 +100,7 @@ Job::Job(const JobPlace& place) : place_(place) {
   client_ = std::make_unique<ControlClient>(options);
 }
 
-Job::~Job() {
+JoinedJob::~JoinedJob() {
   client_->leave();
   client_.reset();
   if (!server_) return;
@@ -112,22 +116,28 @@ Job::~Job() {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-std::vector<std::string> Job::all_gather(const std::string& name, const std::string& value) {
+std::vector<std::string> JoinedJob::all_gather(const std::string& name, const std::string& value) {
   return client_->all_gather(name, value);
 }
 
-void Job::abort(const std::string& reason) { client_->abort(reason); }
+void JoinedJob::abort(const std::string& reason) {
+  client_->abort(reason);
+}
 
-void Job::on_abort(std::function<void(const std::string&)> callback) { client_->on_abort(std::move(callback)); }
+void JoinedJob::on_abort(std::function<void(const std::string&)> callback) {
+  client_->on_abort(std::move(callback));
+}
 
-void Job::stop_after(std::int64_t step) { client_->set("stop", std::to_string(step)); }
+void JoinedJob::stop_after(std::int64_t step) {
+  client_->set("stop", std::to_string(step));
+}
 
-bool Job::stops_after(std::int64_t step) {
+bool JoinedJob::stops_after(std::int64_t step) {
   const auto last = client_->check("stop");
   return last && std::strtoll(last->c_str(), nullptr, 10) <= step;
 }
 
-void Job::agree(const std::vector<std::pair<std::string, std::string>>& inputs) {
+void JoinedJob::agree(const std::vector<std::pair<std::string, std::string>>& inputs) {
   std::string mine;
   for (const auto& [what, digest] : inputs) mine += fmt::format("{}={}\n", what, digest);
   const std::vector<std::string> all = all_gather("inputs", mine);
@@ -141,14 +151,18 @@ void Job::agree(const std::vector<std::pair<std::string, std::string>>& inputs) 
     for (std::size_t r = 1; r < all.size(); ++r) {
       if (line_of(all[r]) != line_of(all[0])) ranks.push_back(static_cast<int>(r));
     }
-    if (!ranks.empty()) differ.push_back(fmt::format("{} of rank {} differs from rank 0's", what, fmt::join(ranks, ", ")));
+    if (!ranks.empty()) differ.push_back(fmt::format("{} (rank {})", what, fmt::join(ranks, ", ")));
   }
   if (!differ.empty())
-    invalid("[job] all ranks must run the same program on the same inputs; {}. Give every rank the same files.",
-            fmt::join(differ, "; "));
+    invalid(
+        "[job] all ranks must run the same program on the same inputs. Others than rank 0's: {}. Give every rank the "
+        "same files and flags.",
+        fmt::join(differ, "; "));
 }
 
-std::string digest_of(std::string_view bytes) { return fmt::format("{:016x}", fnv1a(bytes)); }
+std::string digest_of(std::string_view bytes) {
+  return fmt::format("{:016x}", fnv1a(bytes));
+}
 
 std::string digest_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

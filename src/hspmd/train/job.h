@@ -1,4 +1,4 @@
-// Job: this process's place among the processes of a run, and its way to meet them.
+// JoinedJob: this process's place among the processes of a run, and its way to meet them.
 //
 //   hspmd launch -n 4 -- train run.yaml     sets all of it for every rank
 //   torchrun, mpirun, a batch system        set RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (or Open MPI's variables for
@@ -33,12 +33,12 @@ struct JobPlace {
 // Nullopt where no launcher says anything. Throws InvalidArgument where it says half, or there is no token.
 [[nodiscard]] std::optional<JobPlace> job_from_environment();
 
-class Job final : public Rendezvous {
+class JoinedJob final : public Rendezvous {
  public:
   // Joins. Throws InvalidArgument: a host that has no address, a wrong token or number of ranks, a rank that is there
   // already, a port in use; RuntimeFailure when nobody answers.
-  explicit Job(const JobPlace& place);
-  ~Job() override;
+  explicit JoinedJob(const JobPlace& place);
+  ~JoinedJob() override;
 
   [[nodiscard]] int rank() const override { return place_.rank; }
   [[nodiscard]] int ranks() const override { return place_.ranks; }

@@ -24,7 +24,16 @@ RunOptions run_options(const TrainConfig& config, const Strategy& strategy) {
     options.micro_batch_sizes.push_back(pipeline.micro_batch_sizes);
   options.seed = config.seed;
   options.timeout_s = config.timeout_s;
+  options.interface = config.interface;
+  options.transports = config.network_transports;
   return options;
+}
+
+// All numbers that make a model what it is.
+std::string numbers_of(const LlamaConfig& c) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.vocabulary, c.hidden, c.layers, c.heads, c.kv_heads,
+                     c.head_dim, c.ffn, c.rms_eps, c.rope_theta, c.rope_scaling.factor, c.rope_scaling.low_freq_factor,
+                     c.rope_scaling.high_freq_factor, c.rope_scaling.original_max_position, static_cast<int>(c.tied));
 }
 
 std::optional<double> sum_of_peaks(const TrainConfig& config, const Strategy& strategy) {
@@ -121,10 +130,45 @@ struct Log {
   std::string path;
 };
 
+// The trace: a temporary file from the beginning, so that a place that cannot be written is found before the work; it
+// has its name once it is whole.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
+    if (path.empty()) return;
+    file_ = std::fopen(temporary_.c_str(), "w");
+    if (file_ == nullptr) invalid("[trace] trace must be a file that can be written. Received \"{}\".", path);
+  }
+  ~TraceFile() {
+    if (file_ == nullptr) return;
+    std::fclose(file_);
+    std::remove(temporary_.c_str());
+  }
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  void finish(const std::string& text) {
+    if (file_ == nullptr) return;
+    const bool written = std::fputs(text.c_str(), file_) >= 0 && std::fclose(file_) == 0;
+    file_ = nullptr;
+    if (written && std::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+    std::remove(temporary_.c_str());
+    throw RuntimeFailure(fmt::format("[trace] {} must be written whole; the disk may be full", path_));
+  }
+
+ private:
+  std::FILE* file_ = nullptr;
+  std::string path_;
+  std::string temporary_;
+};
+
+constexpr std::size_t kTracedEvents = std::size_t{1} << 18;  // of a device: 8 MiB
+
 }  // namespace
 
-Trainer::Trainer(TrainConfig config)
+Trainer::Trainer(TrainConfig config, JoinedJob* job)
     : config_(std::move(config)),
+      job_(job),
       strategy_(strategy_of(config_)),
       cluster_(config_.cluster ? *config_.cluster : Cluster::uniform(strategy_.devices().back() + 1)) {
   if (strategy_.name.empty()) strategy_.name = "strategy";
@@ -139,16 +183,15 @@ Trainer::Trainer(TrainConfig config)
     first_of_pipeline_.push_back(first);
     first += pipeline.sequences();
   }
-  run_ =
-      std::make_unique<DeviceRun>(graph_, built.plan, strategy_.devices(), run_options(config_, strategy_), cluster_);
+  if (job_ != nullptr) agree();
+  run_ = devices_for(graph_, built.plan, "train");
   run_->initialise();
   if (config_.eval_every > 0) {
     validation_ = std::make_unique<Stream>(Tokens::load(config_.data.validation, config_.model.vocabulary),
                                            config_.data.sequence_length, Shuffle::kNo, config_.seed);
     StepProgram evaluation = build_evaluation(config_.model, strategy_, config_.plan);
     evaluation_graph_ = std::move(evaluation.graph);
-    evaluation_ = std::make_unique<DeviceRun>(evaluation_graph_, evaluation.plan, strategy_.devices(),
-                                              run_options(config_, strategy_), cluster_);
+    evaluation_ = devices_for(evaluation_graph_, evaluation.plan, "eval");
     check_memory();
   }
 }
@@ -163,6 +206,40 @@ void Trainer::check_memory() const {
 }
 
 Trainer::~Trainer() = default;
+
+std::unique_ptr<DeviceRun> Trainer::devices_for(const Graph& graph, const Plan& plan, const std::string& name) const {
+  const RunOptions options = run_options(config_, strategy_);
+  if (job_ == nullptr) return std::make_unique<DeviceRun>(graph, plan, strategy_.devices(), options, cluster_);
+  return std::make_unique<DeviceRun>(graph, plan, strategy_.devices(), options, cluster_, *job_, name);
+}
+
+// All ranks stop after the same step: who is interrupted asks for the next one to be the last.
+bool Trainer::stops(const std::atomic<bool>& interrupted, std::int64_t number) const {
+  if (job_ == nullptr) return interrupted.load();
+  if (job_->stops_after(number)) return true;
+  if (interrupted.load()) job_->stop_after(number + 1);
+  return false;
+}
+
+// What all ranks must have alike, with a digest of each.
+void Trainer::agree() const {
+  const TrainConfig& c = config_;
+  const std::string settings = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.data.sequence_length, c.data.shuffle, c.optimizer.lr,
+      c.optimizer.min_lr, c.optimizer.warmup_steps, c.optimizer.weight_decay, c.optimizer.beta1, c.optimizer.beta2,
+      c.optimizer.eps, c.optimizer.clip_norm, precision_name(c.precision), c.steps, c.stop_after, c.seed,
+      static_cast<int>(c.backend), c.eval_every, c.timeout_s, c.network_transports);
+  const StepProgram program = build_step(c.model, strategy_, c.optimizer, c.plan);
+  const auto devices = static_cast<int>(strategy_.devices().size());
+  job_->agree({{"the program", digest_of_file("/proc/self/exe")},
+               {"the model", digest_of(numbers_of(c.model))},
+               {"the strategy", digest_of(to_json(program.plan, strategy_))},
+               {"the run's settings", digest_of(settings)},
+               {"the data", fmt::format("{:016x}", stream_->tokens().digest())}});
+  if (devices != job_->ranks())
+    invalid("[job] every device must have a process: the strategy has {} devices, WORLD_SIZE is {}.", devices,
+            job_->ranks());
+}
 
 std::int64_t Trainer::data_tokens() const {
   return stream_->samples() * config_.data.sequence_length;
@@ -273,7 +350,11 @@ double Trainer::evaluate() {
 
 Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& listeners) {
   const std::int64_t last = config_.last_step();
-  const Log log(config_.log_json);
+  const bool writes = job_ == nullptr || job_->rank() == 0;
+  const Log log(writes ? config_.log_json : "");
+  TraceFile trace(writes ? config_.trace : "");
+  if (!config_.trace.empty()) run_->trace(kTracedEvents);
+  Finish finish = Finish::kDone;
   for (std::int64_t number = 1; number <= last; ++number) {
     const StepRecord record = step(number);
     log.write(to_json(record));
@@ -284,9 +365,13 @@ Finish Trainer::run(const std::atomic<bool>& interrupted, const Listeners& liste
       log.write(fmt::format("{{\"event\":\"eval\",\"step\":{},\"loss\":{}}}", number, finite_or_null(loss)));
       listeners.note(fmt::format("eval after step {}: validation loss {:.4f}", number, loss));
     }
-    if (interrupted.load()) return Finish::kInterrupted;
+    if (stops(interrupted, number)) {
+      finish = Finish::kInterrupted;
+      break;
+    }
   }
-  return Finish::kDone;
+  if (!config_.trace.empty()) trace.finish(run_->trace_text());
+  return finish;
 }
 
 std::string to_json(const StepRecord& r) {

@@ -1,4 +1,4 @@
-// Trainer: a training run of all devices as threads of this process.
+// Trainer: a training run, of all devices as threads of this process or of one of them in a job of processes.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include "hspmd/graph/graph.h"
 #include "hspmd/runtime/device_run.h"
 #include "hspmd/train/config.h"
+#include "hspmd/train/job.h"
 
 namespace hspmd {
 
@@ -38,7 +39,9 @@ enum class Finish { kDone, kInterrupted };
 class Trainer {
  public:
   // Builds graph, plan and programs. Throws InvalidArgument; nothing is written yet.
-  explicit Trainer(TrainConfig config);
+  // With a job this process is one device of the run; all ranks must bring the same program and inputs. The job must
+  // outlive it.
+  explicit Trainer(TrainConfig config, JoinedJob* job = nullptr);
   ~Trainer();
 
   // What a run tells while it goes on: `line` every log.every steps, `progress` after every step, `note` for events.
@@ -47,9 +50,9 @@ class Trainer {
     std::function<void(const StepRecord&)> progress;
     std::function<void(const std::string&)> note;
   };
-  // Runs to the configured step, or until `interrupted` is set. Begins log.json anew: throws InvalidArgument where it
-  // cannot be written.
-  // Throws RuntimeFailure when the loss is not finite (it says where that appeared first) or a device fails.
+  // Runs to the configured step, or until `interrupted` is set, on any rank. Begins log.json anew, on rank 0: throws
+  // InvalidArgument where it cannot be written. Throws RuntimeFailure when the loss is not finite (it says where that
+  // appeared first) or a device fails.
   Finish run(const std::atomic<bool>& interrupted, const Listeners& listeners);
 
   // One step; public for comparisons and benches.
@@ -61,10 +64,15 @@ class Trainer {
 
  private:
   void check_memory() const;
+  void agree() const;
+  [[nodiscard]] std::unique_ptr<DeviceRun> devices_for(const Graph& graph, const Plan& plan,
+                                                       const std::string& name) const;
+  [[nodiscard]] bool stops(const std::atomic<bool>& interrupted, std::int64_t number) const;
   void feed(const Stream& stream, std::int64_t first_sequence, std::int64_t sequences, std::int64_t step,
             const FeedRequest& request) const;
 
   TrainConfig config_;
+  JoinedJob* job_;
   Strategy strategy_;
   std::vector<std::int64_t> first_of_pipeline_;
   std::optional<double> peak_flops_;  // of all devices, where the cluster file says

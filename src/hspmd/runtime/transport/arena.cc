@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "hspmd/base/errors.h"
+#include "hspmd/base/hash.h"
 
 namespace hspmd {
 
@@ -44,9 +45,7 @@ std::uint64_t this_host() {
     if (stat(space, &info) == 0) text += fmt::format(" {}", info.st_ino);
   }
   if (const char* name = std::getenv("HSPMD_HOST")) text += fmt::format(" {}", name);
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a: alike in every build
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
+  return fnv1a(text);
 }
 
 Generation::Generation(int ranks, int channels, std::chrono::duration<double> timeout)
