@@ -91,7 +91,7 @@ def bad_runs(folder):
         (["--data.sequence_length", "1000000"], ["at least sequence_length + 1"]),
         (["--precision", "bf16"], ["bf16", "not built yet"]),
         (["--checkpoint.dir", "out"], ["checkpoint", "not built yet"]),
-        (["--transport.kind", "processes"], ["processes", "not built yet"]),
+        (["--transport.kind", "processes"], ["processes", "hspmd launch"]),
         (["--data.tokenizer", "sentencepiece:x"], ["not built yet"]),
         (["--kernels", "paced"], ["cluster"]),
         (["--kernels", "cuda"], ["aten, reference, paced"]),

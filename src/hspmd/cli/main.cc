@@ -462,8 +462,10 @@ int run(int argc, char** argv) {
 }  // namespace hspmd
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, hspmd::on_interrupt);
-  std::signal(SIGTERM, hspmd::on_interrupt);
+  // A training run ends between steps, whenever the signal comes; everything else ends at once.
+  if (argc > 1 && std::string_view(argv[1]) == "train") {
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, hspmd::on_interrupt);
+  }
   try {
     return hspmd::run(argc, argv);
   } catch (const hspmd::InvalidArgument& error) {

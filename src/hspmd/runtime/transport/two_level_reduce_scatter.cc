@@ -46,8 +46,9 @@ void reduce_scatter(Group& group, std::span<const T> data, std::span<const std::
 }
 
 template void reduce_scatter(Group&, std::span<const float>, std::span<const std::size_t>, std::span<float>, Reduction);
-template void reduce_scatter(Group&, std::span<const double>, std::span<const std::size_t>, std::span<double>, Reduction);
-template void reduce_scatter(Group&, std::span<const std::int32_t>, std::span<const std::size_t>, std::span<std::int32_t>,
+template void reduce_scatter(Group&, std::span<const double>, std::span<const std::size_t>, std::span<double>,
                              Reduction);
+template void reduce_scatter(Group&, std::span<const std::int32_t>, std::span<const std::size_t>,
+                             std::span<std::int32_t>, Reduction);
 
 }  // namespace hspmd
