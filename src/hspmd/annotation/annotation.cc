@@ -90,6 +90,7 @@ Interval cut(std::int64_t n, int index, int parts, const Weights& weights) {
     if (i < index) before += weights[static_cast<std::size_t>(i)];
     total += weights[static_cast<std::size_t>(i)];
   }
+  check_internal(total > 0, "weights are not all 0");
   const Wide after = before + weights[static_cast<std::size_t>(index)];
   return {static_cast<std::int64_t>(n * before / total), static_cast<std::int64_t>(n * after / total)};
 }

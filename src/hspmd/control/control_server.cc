@@ -139,7 +139,7 @@ ControlOptions checked(ControlOptions options) {
 
 class ControlServer::Service final : public wire::Control::CallbackService, public Inbox {
  public:
-  explicit Service(ControlOptions options)
+  explicit Service(const ControlOptions& options)
       : token_(checked(options).token), job_({options.ranks, options.heartbeat_timeout, options.on_loss}) {
     listen(options);
     thread_ = std::thread([this] { run(); });
