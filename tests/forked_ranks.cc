@@ -64,18 +64,15 @@ class BoardRendezvous final : public Rendezvous {
     std::strncpy(board_.reason, reason.c_str(), kMostBytes - 1);
     board_.aborted.store(1, std::memory_order_release);
   }
-  void on_abort(std::function<void(const std::string&)> callback) override {
-    const std::lock_guard guard(lock_);
-    callback_ = std::move(callback);
-  }
+  int on_abort(AbortCallback callback) override { return subscribers_.add(std::move(callback)); }
+  void forget(int subscription) override { subscribers_.remove(subscription); }
 
  private:
   void watch() {
     while (!stop_) {
       if (board_.aborted.load(std::memory_order_acquire) != 0) {
         flag_.raise(board_.reason);
-        const std::lock_guard guard(lock_);
-        if (callback_) callback_(board_.reason);
+        subscribers_.tell(board_.reason);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -87,8 +84,7 @@ class BoardRendezvous final : public Rendezvous {
   double timeout_s_;
   int gathers_ = 0;
   AbortFlag flag_;
-  std::mutex lock_;
-  std::function<void(const std::string&)> callback_;
+  AbortSubscribers subscribers_;
   std::atomic<bool> stop_{false};
   std::thread watcher_;
 };

@@ -73,7 +73,7 @@ DeviceRun::~DeviceRun() {
     } catch (const Error&) {  // somebody failed: then nothing more is to arrive
     }
   }
-  rendezvous_->on_abort({});
+  if (subscription_) rendezvous_->forget(*subscription_);
 }
 
 void DeviceRun::number(const std::vector<Device>& devices) {
@@ -109,7 +109,7 @@ void DeviceRun::meet() {
   for (const std::string& bytes :
        rendezvous_->all_gather(name_ + "/memory", std::to_string(executors_.front()->memory_bytes())))
     memory_bytes_.push_back(std::strtoull(bytes.c_str(), nullptr, 10));
-  rendezvous_->on_abort([this](const std::string& reason) { generation_->abort(reason); });
+  subscription_ = rendezvous_->on_abort([this](const std::string& reason) { generation_->abort(reason); });
 }
 
 void DeviceRun::fail(const std::string& reason) {

@@ -80,6 +80,7 @@ class DeviceRun {
   Precision precision_;
   std::int64_t steps_ = 0;
   Rendezvous* rendezvous_ = nullptr;
+  std::optional<int> subscription_;  // to its abort
   std::string name_;
   std::vector<Program> programs_;
   std::vector<int> rank_of_device_;

@@ -98,6 +98,7 @@ JoinedJob::JoinedJob(const JobPlace& place) : place_(place) {
   options.ranks = place.ranks;
   options.timeout = std::chrono::duration<double>(place.timeout_s);
   client_ = std::make_unique<ControlClient>(options);
+  client_->on_abort([this](const std::string& reason) { subscribers_.tell(reason); });
 }
 
 JoinedJob::~JoinedJob() {
@@ -122,10 +123,6 @@ std::vector<std::string> JoinedJob::all_gather(const std::string& name, const st
 
 void JoinedJob::abort(const std::string& reason) {
   client_->abort(reason);
-}
-
-void JoinedJob::on_abort(std::function<void(const std::string&)> callback) {
-  client_->on_abort(std::move(callback));
 }
 
 void JoinedJob::stop_after(std::int64_t step) {

@@ -44,7 +44,8 @@ class JoinedJob final : public Rendezvous {
   [[nodiscard]] int ranks() const override { return place_.ranks; }
   std::vector<std::string> all_gather(const std::string& name, const std::string& value) override;
   void abort(const std::string& reason) override;
-  void on_abort(std::function<void(const std::string&)> callback) override;
+  int on_abort(AbortCallback callback) override { return subscribers_.add(std::move(callback)); }
+  void forget(int subscription) override { subscribers_.remove(subscription); }
 
   // Asks everybody to stop after a step: all then see it once they have finished that step, since none finishes it
   // without the one that asks.
@@ -55,6 +56,7 @@ class JoinedJob final : public Rendezvous {
 
  private:
   JobPlace place_;
+  AbortSubscribers subscribers_;
   std::unique_ptr<ControlServer> server_;
   std::unique_ptr<ControlClient> client_;
 };
