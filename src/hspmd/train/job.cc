@@ -139,7 +139,8 @@ void JoinedJob::agree(const std::vector<std::pair<std::string, std::string>>& in
   for (const auto& [what, digest] : inputs) mine += fmt::format("{}={}\n", what, digest);
   const std::vector<std::string> all = all_gather("inputs", mine);
   std::vector<std::string> differ;
-  for (const auto& [what, unused] : inputs) {
+  for (const auto& input : inputs) {
+    const std::string& what = input.first;
     const auto line_of = [&](const std::string& text) {
       const std::size_t begin = text.find(what + "=");
       return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);

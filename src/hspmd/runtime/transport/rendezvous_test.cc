@@ -9,7 +9,8 @@ TEST(AbortSubscribers, AllHearOnceAndLateOnesAtOnce) {
   AbortSubscribers subscribers;
   std::string heard;
   const auto listen = [&](const char* who) {
-    return subscribers.add([&heard, who](const std::string& reason) { heard += std::string(who) + ":" + reason + " "; });
+    return subscribers.add(
+        [&heard, who](const std::string& reason) { heard += std::string(who) + ":" + reason + " "; });
   };
   listen("a");
   const int gone = listen("b");
