@@ -200,15 +200,19 @@ class Launcher {
 
   static std::string program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-  // What runs on another host: the token comes on its standard input.
+  // What a shell on another host reads from its standard input: no command line holds the token, and nothing has to
+  // survive the quoting of ssh and the like.
+  std::string remote_script(const Rank& rank) const {
+    std::string script = "export HSPMD_TOKEN=" + shell_word(token_);
+    for (const auto& [name, value] : variables(rank)) script += " " + name + "=" + shell_word(value);
+    script +=
+        "\ncd " + shell_word(std::filesystem::current_path().string()) + " || exit 1\nexec " + shell_word(program());
+    for (const std::string& word : options_.command) script += " " + shell_word(word);
+    return script + "\n";
+  }
+
   std::string remote_line(const Rank& rank) const {
-    std::string line = "read -r HSPMD_TOKEN; export HSPMD_TOKEN; cd " +
-                       shell_word(std::filesystem::current_path().string()) + " && exec env";
-    for (const auto& [name, value] : variables(rank)) line += " " + name + "=" + shell_word(value);
-    line += " " + shell_word(program());
-    for (const std::string& word : options_.command) line += " " + shell_word(word);
-    const std::string shell = "sh -c " + shell_word(line);
-    return replaced(replaced(options_.remote, "{host}", shell_word(rank.host)), "{command}", shell_word(shell));
+    return "exec " + replaced(replaced(options_.remote, "{host}", shell_word(rank.host)), "{command}", "sh");
   }
 
   void start(Rank& rank) {
@@ -277,8 +281,8 @@ class Launcher {
     close(output.write);
     close(errors.write);
     if (remote) {
-      const std::string line = token_ + "\n";
-      [[maybe_unused]] const auto sent = write(input.write, line.data(), line.size());
+      const std::string script = remote_script(rank);
+      [[maybe_unused]] const auto sent = write(input.write, script.data(), script.size());
     }
     close(input.write);
     for (const int file : {output.read, errors.read}) {
@@ -371,7 +375,14 @@ class Launcher {
     if (signal == 0) return;
     const bool again = signal != SIGUSR1 && interrupted_;
     interrupted_ = interrupted_ || signal != SIGUSR1;
+    killing_ = killing_ || again;
     signal_all(again ? SIGKILL : signal);
+  }
+
+  // How a rank ended.
+  static std::string ending(int status) {
+    if (WIFEXITED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   }
 
   void reap() {
@@ -381,12 +392,15 @@ class Launcher {
       if (waitpid(rank.process, &status, WNOHANG) != rank.process) continue;
       constexpr int kSignalled = 128;
       rank.code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
-      rank.ended_by_us = killing_;
+      rank.ended_by_us = asked_ || killing_;
       kill(-rank.process, SIGKILL);  // what it left behind
       if (*rank.code != 0 && !failed_at_) {
         failed_at_ = Clock::now();
         // Its own words come first; the others are told if it has not told them itself.
-        if (!interrupted_) server_->abort(fmt::format("rank {} ended with exit code {}", rank.number, *rank.code));
+        if (interrupted_) continue;
+        const std::string what = fmt::format("rank {} {}", rank.number, ending(status));
+        fmt::print(stderr, "hspmd: [launch] {}; ending the others\n", what);
+        server_->abort(what);
       }
     }
   }
@@ -404,7 +418,8 @@ class Launcher {
   }
 
   [[nodiscard]] int worst_code() const {
-    int worst = 0;
+    constexpr int kInterrupted = 128 + SIGINT;
+    int worst = interrupted_ && killing_ ? kInterrupted : 0;
     for (const Rank& rank : ranks_) {
       if (!rank.ended_by_us) worst = std::max(worst, *rank.code);
     }

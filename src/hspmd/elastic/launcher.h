@@ -8,7 +8,8 @@
 // all are ended: asked by the control plane, then by SIGTERM, then killed. No child outlives it: should it be killed
 // itself, the kernel kills the children of this host, and the ranks of others lose their control plane.
 //
-// The token is in the environment, never on a command line; a remote rank reads it from its standard input.
+// The token is in the environment, never on a command line: on another host a shell reads variables and command from
+// its standard input, so --remote may be anything that runs a program there: ssh, `ip netns exec {host} {command}`.
 #pragma once
 
 #include <string>
