@@ -36,9 +36,10 @@ std::string numeric(const addrinfo& address) {
 }
 
 [[noreturn]] void refuse(int error, const std::string& host, int port) {
-  if (error == EADDRINUSE)
-    invalid("[control] port {} of {} must be free. Received one that is in use. Choose another, or 0 for any.", port,
-            host);
+  if (error == EADDRINUSE)  // the state of the machine, not a wrong input
+    throw RuntimeFailure(
+        fmt::format("[control] port {} of {} must be free. Received one that is in use. Choose another, or 0 for any.",
+                    port, host));
   if (error == EADDRNOTAVAIL)
     invalid(
         "[control] the address to listen on must be one of this host's. Received {}. Use 127.0.0.1, or the address "
