@@ -12,38 +12,14 @@ import sys
 import tempfile
 import time
 
+from cli_cases import FAULTS, RUN, STRATEGY, expect
+
 HSPMD, ROOT = sys.argv[1], sys.argv[2]
 KERNELS = ["--kernels", "reference"]
-FAULTS = []
 
 
 def run(*arguments, cwd=None):
     return subprocess.run([HSPMD, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
-
-
-def expect(name, result, code, *words):
-    text = result.stdout + result.stderr
-    missing = [word for word in words if word not in text]
-    if result.returncode != code or missing:
-        FAULTS.append(f"{name}: exit {result.returncode} (wanted {code}), missing {missing}\n{text[-1500:]}")
-
-
-STRATEGY = """format: hspmd-strategy/1
-pipelines:
-  - micro_batches: 2
-    micro_batch_size: 1
-    stages:
-      - {devices: [0, 1], layers: [0, 2], tp: 2}
-      - {devices: [2], layers: [2, 4]}
-"""
-RUN = """format: hspmd-train/1
-model: {preset: tiny}
-data: {path: text, sequence_length: 16, global_batch: 2}
-optimizer: {lr: 1.0e-3}
-steps: 2
-strategy: strategy.yaml
-kernels: reference
-"""
 
 
 TWO_DEVICES = "format: hspmd-cluster/1\ndevice_types: {d: {peak_tflops: {fp32: 1}}}\nnodes: [{name: a, type: d, devices: 2}]\n"

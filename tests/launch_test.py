@@ -2,6 +2,7 @@
 
     launch_test.py HSPMD
 """
+import contextlib
 import json
 import os
 import secrets
@@ -13,40 +14,12 @@ import sys
 import tempfile
 import time
 
+from cli_cases import FAULTS, RUN, STRATEGY, check, expect
+
 HSPMD = os.path.abspath(sys.argv[1])
-FAULTS = []
 RANKS = 3
+STEPS = 4
 TORCHRUN = "/usr/bin/torchrun"  # Debian's python3-torch
-
-STRATEGY = """format: hspmd-strategy/1
-pipelines:
-  - micro_batches: 2
-    micro_batch_size: 1
-    stages:
-      - {devices: [0, 1], layers: [0, 2], tp: 2}
-      - {devices: [2], layers: [2, 4]}
-"""
-RUN = """format: hspmd-train/1
-model: {preset: tiny}
-data: {path: text, sequence_length: 16, global_batch: 2}
-optimizer: {lr: 1.0e-3}
-steps: 4
-strategy: strategy.yaml
-kernels: reference
-"""
-
-
-def expect(name, result, codes, *words):
-    """The exit code is one of `codes`; every one of `words` is said."""
-    codes = codes if isinstance(codes, tuple) else (codes,)
-    missing = [word for word in words if word not in result.stdout]
-    if result.returncode not in codes or missing:
-        FAULTS.append(f"{name}: exit {result.returncode} (wanted {codes}), missing {missing}\n{result.stdout[-2500:]}")
-
-
-def check(name, holds, what=""):
-    if not holds:
-        FAULTS.append(f"{name}: {what}")
 
 
 class Folder:
@@ -59,7 +32,7 @@ class Folder:
         os.mkdir(f"{path}/text")
         self.write("text/a", "the quick brown fox jumps over the lazy dog\n" * 200)
         self.write("strategy.yaml", STRATEGY)
-        self.write("run.yaml", RUN)
+        self.write("run.yaml", RUN.replace("steps: 2", f"steps: {STEPS}"))
 
     def write(self, name, text):
         with open(f"{self.path}/{name}", "w") as file:
@@ -131,18 +104,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def long_run(folder):
-    folder.write("long.yaml", RUN.replace("steps: 4", "steps: 1000000"))
-    return "long.yaml"
-
-
-def wait_for_steps(folder, name, seconds=30):
+def endless(folder, log, seconds=30, **variables):
+    """A launched run that does not end by itself, once its first step is written."""
+    process = folder.start(HSPMD, "launch", "-n", RANKS, "--", "train", "run.yaml", "--steps", 1000000, "--log.json", log,
+                           **variables)
     end = time.time() + seconds
-    while time.time() < end:
-        if os.path.exists(f"{folder.path}/{name}") and os.path.getsize(f"{folder.path}/{name}") > 0:
-            return
+    while not folder.losses(log):
+        if time.time() > end:
+            process.kill()
+            raise SystemExit(f"launch_test: no step within {seconds} s in {log}\n{process.stdout.read()}")
         time.sleep(0.02)
-    FAULTS.append(f"no step within {seconds} s in {name}")
+    return process
 
 
 def losses_are_those_of_threads(folder):
@@ -153,7 +125,7 @@ def losses_are_those_of_threads(folder):
                           "train", "run.yaml", "--log.json", "hosts.jsonl")
     expect("two hosts", hosts, 0)
     pairs = list(zip(folder.losses("hosts.jsonl"), folder.losses("threads.jsonl")))
-    check("two hosts", len(pairs) == 4 and all(abs(a - b) <= 1e-5 * abs(b) for a, b in pairs), f"losses differ: {pairs}")
+    check("two hosts", len(pairs) == STEPS and all(abs(a - b) <= 1e-5 * abs(b) for a, b in pairs), f"losses differ: {pairs}")
     folder.nothing_left("losses")
 
 
@@ -173,53 +145,49 @@ def options(folder):
     expect("no command", folder.launch(), 2, "a command must follow")
     expect("unwritable logs", folder.launch("--log-dir", "/proc/none", "--", "train", "run.yaml"), 2, "--log-dir")
     expect("listen wrong", folder.launch("--listen", "192.0.2.1", "--", "train", "run.yaml"), 2, "192.0.2.1")
-    expect("too few devices", folder.run(HSPMD, "launch", "-n", 2, "--", "train", "run.yaml"), 2, "3")
+    expect("too few devices", folder.run(HSPMD, "launch", "-n", 2, "--", "train", "run.yaml"), 2,
+           "the strategy has 3 devices, WORLD_SIZE is 2")
     expect("unreachable host", folder.launch("--hosts", "a:2,b:1", "--remote", "sh -c 'exit 255' {host} {command}", "--",
                                              "train", "run.yaml"), 255, "255")
     folder.nothing_left("options")
 
 
 def deaths(folder):
-    run = long_run(folder)
-    for name, kill, codes in [("killed", signal.SIGKILL, 137), ("segmentation fault", signal.SIGSEGV, (1, 139))]:
-        process = folder.start(HSPMD, "launch", "-n", RANKS, "--", "train", run, "--log.json", f"{kill}.jsonl")
-        wait_for_steps(folder, f"{kill}.jsonl")
+    for name, kill, code in [("killed", signal.SIGKILL, 137), ("segmentation fault", signal.SIGSEGV, 139)]:
+        process = endless(folder, f"{kill}.jsonl")
         begin = time.time()
         os.kill(folder.rank(1)[0], kill)
-        expect(f"rank {name}", ended(process), codes, "rank 1")
+        expect(f"rank {name}", ended(process), code, "rank 1")
         check(f"rank {name}", time.time() - begin < 15, f"took {time.time() - begin:.1f} s")
         folder.nothing_left(f"rank {name}")
 
-    process = folder.start(HSPMD, "launch", "-n", RANKS, "--", "train", run, "--log.json", "stop.jsonl", HSPMD_TIMEOUT_S=2)
-    wait_for_steps(folder, "stop.jsonl")
+    process = endless(folder, "stop.jsonl", HSPMD_TIMEOUT_S=2)
     os.kill(folder.rank(1)[0], signal.SIGSTOP)
     result = ended(process)
     check("rank stopped", result.returncode != 0 and "rank 1" in result.stdout, f"exit {result.returncode}\n{result.stdout}")
     folder.nothing_left("rank stopped")
 
-    process = folder.start(HSPMD, "launch", "-n", RANKS, "--", "train", run, "--log.json", "launcher.jsonl")
-    wait_for_steps(folder, "launcher.jsonl")
+    process = endless(folder, "launcher.jsonl")
     process.kill()
     process.wait()
     process.stdout.close()
     folder.nothing_left("launcher killed")
 
-    for name, sent in [("Ctrl-C", signal.SIGINT), ("SIGTERM", signal.SIGTERM)]:
-        process = folder.start(HSPMD, "launch", "-n", RANKS, "--", "train", run, "--log.json", f"{name}.jsonl")
-        wait_for_steps(folder, f"{name}.jsonl")
+    for name, sent, code in [("Ctrl-C", signal.SIGINT, 130), ("SIGTERM", signal.SIGTERM, 130)]:
+        process = endless(folder, f"{name}.jsonl")
         process.send_signal(sent)
-        expect(name, ended(process), (130, 143))
+        expect(name, ended(process), code)
         folder.nothing_left(name)
 
 
-def by_hand(folder, different=None, ranks=range(RANKS), seconds=3, **variables):
-    """Ranks without `hspmd launch`; `different` names the command of rank 1. Gives what each printed."""
-    port = variables.pop("MASTER_PORT", None) or free_port()
-    shared = dict(WORLD_SIZE=RANKS, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, HSPMD_TOKEN="t" * 32, HSPMD_TIMEOUT_S=seconds)
-    shared.update(variables)
-    same = [HSPMD, "train", "run.yaml"]
-    started = [folder.start(*(different if different and rank == 1 else same), **shared, RANK=rank, LOCAL_RANK=rank)
-               for rank in ranks]
+def by_hand(folder, *flags, ranks=range(RANKS), own=None, own_program=HSPMD, own_flags=(), **shared):
+    """Ranks without `hspmd launch`, and what each printed; `own` gives a rank's variables, `own_...` what rank 1 runs."""
+    own = own or (lambda rank: {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS, "HSPMD_TOKEN": "t" * 32})
+    every = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "HSPMD_TIMEOUT_S": 3}
+    started = []
+    for rank in ranks:
+        program, extra = (own_program, own_flags) if rank == 1 else (HSPMD, ())
+        started.append(folder.start(program, "train", "run.yaml", *flags, *extra, **{**every, **own(rank), **shared}))
     return [ended(process) for process in started]
 
 
@@ -231,20 +199,18 @@ def starts_that_cannot_hang(folder):
     for result in by_hand(folder, ranks=(1,)):
         expect("nobody hosts", result, 1, "127.0.0.1")
 
-    folder.write("other.yaml", RUN.replace("strategy.yaml", "other_strategy.yaml"))
     folder.write("other_strategy.yaml", STRATEGY.replace("layers: [0, 2]", "layers: [0, 3]").replace("[2, 4]", "[3, 4]"))
-    for rank, result in enumerate(by_hand(folder, [HSPMD, "train", "other.yaml"])):
-        expect(f"another strategy, says rank {rank}", result, 2, "must run the same program", "(rank 1)")
-    os.makedirs(f"{folder.path}/other_text", exist_ok=True)
+    os.mkdir(f"{folder.path}/other_text")
     folder.write("other_text/a", "the quick brown fox jumps over the lazy cat\n" * 200)
-    for rank, result in enumerate(by_hand(folder, [HSPMD, "train", "run.yaml", "--data.path", "other_text"])):
-        expect(f"other data, says rank {rank}", result, 2, "must run the same program", "(rank 1)")
     other = f"{folder.path}/other_hspmd"
     shutil.copy(HSPMD, other)
     with open(other, "ab") as file:
         file.write(b"another build")
-    for rank, result in enumerate(by_hand(folder, [other, "train", "run.yaml"])):
-        expect(f"another binary, says rank {rank}", result, 2, "must run the same program", "(rank 1)")
+    for what, different in [("strategy", {"own_flags": ("--strategy", "other_strategy.yaml")}),
+                            ("data", {"own_flags": ("--data.path", "other_text")}),
+                            ("program", {"own_program": other})]:
+        for rank, result in enumerate(by_hand(folder, **different)):
+            expect(f"another {what}, says rank {rank}", result, 2, "must run the same program", f"the {what} (rank 1)")
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -257,44 +223,45 @@ def starts_that_cannot_hang(folder):
         expect("a host that is not ours", result, 2, "192.0.2.1")
     for result in by_hand(folder, ranks=(0,), HSPMD_TOKEN=""):
         expect("no token", result, 2, "HSPMD_TOKEN")
-    for result in by_hand(folder, ranks=(0,), RANK_=0, WORLD_SIZE=0):
+    for result in by_hand(folder, ranks=(0,), WORLD_SIZE=0):
         expect("a world of none", result, 2, "WORLD_SIZE")
     folder.nothing_left("starts")
 
 
 def tokens_are_compared(folder):
-    port = free_port()
-    shared = dict(WORLD_SIZE=RANKS, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, HSPMD_TIMEOUT_S=3)
-    started = [folder.start(HSPMD, "train", "run.yaml", **shared, RANK=rank, HSPMD_TOKEN=("y" if rank == 1 else "x") * 32)
-               for rank in range(RANKS)]
-    results = [ended(process) for process in started]
-    expect("a wrong token", results[1], (1, 2), "token")
+    def own(rank):
+        return {"RANK": rank, "WORLD_SIZE": RANKS, "HSPMD_TOKEN": ("y" if rank == 1 else "x") * 32}
+
+    results = by_hand(folder, own=own)
+    expect("a wrong token", results[1], 2, "token")
     expect("and who waits for its owner", results[0], 1, "rank 1 never joined")
     folder.nothing_left("tokens")
 
 
 def other_launchers(folder):
-    variables = [dict(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE=RANKS, OMPI_COMM_WORLD_LOCAL_RANK=rank)
-                 for rank in range(RANKS)]
-    shared = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HSPMD_TOKEN="m" * 32, HSPMD_TIMEOUT_S=20)
-    started = [folder.start(HSPMD, "train", "run.yaml", "--log.json", "mpi.jsonl", **shared, **own) for own in variables]
-    for process in started:
-        expect("mpirun's variables", ended(process), 0)
-    check("mpirun's variables", folder.losses("mpi.jsonl") == folder.losses("threads.jsonl"), "losses differ")
+    def same_losses(name, log):
+        check(name, folder.losses(log) == folder.losses("threads.jsonl"), "losses differ from those of threads")
+
+    def open_mpi(rank):
+        return {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": RANKS, "OMPI_COMM_WORLD_LOCAL_RANK": rank}
+
+    token = {"HSPMD_TOKEN": "m" * 32}
+    for result in by_hand(folder, "--log.json", "variables.jsonl", own=open_mpi, HSPMD_TIMEOUT_S=20, **token):
+        expect("mpirun's variables", result, 0)
+    same_losses("mpirun's variables", "variables.jsonl")
     mpirun = shutil.which("mpirun")
     if mpirun:
-        result = folder.run(mpirun, "--allow-run-as-root", "--oversubscribe", "-n", RANKS, HSPMD, "train", "run.yaml",
-                            "--log.json", "mpirun.jsonl", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), HSPMD_TOKEN="m" * 32)
-        expect("mpirun", result, 0)
+        expect("mpirun", folder.run(mpirun, "--allow-run-as-root", "--oversubscribe", "-n", RANKS, HSPMD, "train", "run.yaml",
+                                    "--log.json", "mpirun.jsonl", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), **token), 0)
+        same_losses("mpirun", "mpirun.jsonl")
     else:
         print("mpirun: not installed; its variables alone were tried")
     if os.path.exists(TORCHRUN):
         # Its default of no redirection fails under Python 3.11, in torchrun itself.
-        result = folder.run(TORCHRUN, "--redirects", 1, "--tee", 1, "--log_dir", "torchrun", "--nproc_per_node", RANKS, "--master_port", free_port(), "--no_python", HSPMD, "train",
-                            "run.yaml", "--log.json", "torchrun.jsonl", HSPMD_TOKEN="p" * 32)
-        expect("torchrun", result, 0)
-        if result.returncode == 0:
-            check("torchrun", folder.losses("torchrun.jsonl") == folder.losses("threads.jsonl"), "losses differ")
+        expect("torchrun", folder.run(TORCHRUN, "--redirects", 1, "--tee", 1, "--log_dir", "torchrun", "--nproc_per_node", RANKS,
+                                      "--master_port", free_port(), "--no_python", HSPMD, "train", "run.yaml",
+                                      "--log.json", "torchrun.jsonl", **token), 0)
+        same_losses("torchrun", "torchrun.jsonl")
     else:
         print("torchrun: not installed; not tried")
     folder.nothing_left("other launchers")
@@ -307,17 +274,11 @@ def strangers(folder):
     check("loopback by default", host == "127.0.0.1", host)
     pieces = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
               b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x00\x00\x00\x00\x00\x01"]
-    held = []
-    for piece in pieces * 4:
-        try:
-            stranger = socket.create_connection((host, int(port)), timeout=2)
+    with contextlib.ExitStack() as held:
+        for piece in pieces * 4:
+            stranger = held.enter_context(socket.create_connection((host, int(port)), timeout=2))
             stranger.sendall(piece)
-            held.append(stranger)
-        except OSError:
-            break
-    expect("strangers", ended(process), 0)
-    for stranger in held:
-        stranger.close()
+        expect("strangers", ended(process), 0)
     lines = folder.losses("strange.jsonl")
     check("strangers", len(lines) == 60, f"{len(lines)} steps of 60")
     folder.nothing_left("strangers")

@@ -34,7 +34,8 @@ struct ControlOptions {
 
 class ControlServer {
  public:
-  // Throws InvalidArgument: a port in use, an address that is not this host's, an empty token, no ranks.
+  // Throws InvalidArgument: an address that is not this host's, an empty token, no ranks; RuntimeFailure: a port in
+  // use.
   explicit ControlServer(ControlOptions options);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;

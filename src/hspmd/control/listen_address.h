@@ -6,7 +6,7 @@
 namespace hspmd {
 
 // "127.0.0.1:4711" or "[::1]:4711", in numbers; port 0 stays. Throws InvalidArgument when the name is none, is not of
-// this host, or the port is in use or not allowed.
+// this host, or the port is not allowed, and RuntimeFailure when the port is in use.
 [[nodiscard]] std::string free_address(const std::string& host, int port);
 
 // "127.0.0.1:4711" of the same with another port.
